@@ -1,0 +1,32 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/installed
+	$(BIN)/hesscope demo --out demo
+
+test: .venv/installed lint
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/installed .venv-bench/installed
+	.venv-bench/bin/python -m benchmarks --out docs/benchmarks.md
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+# The peers live beside us, never inside us: a second environment with the same torch.
+.venv-bench/installed: pyproject.toml constraints.txt benchmarks/peers.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install -q -c constraints.txt -e ".[extra]" -r benchmarks/peers.txt
+	touch $@
+
+clean:
+	rm -rf .venv .venv-bench demo build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,47 @@
+"""What an experiment is: a recipe with a config that ends in checked claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..result import Result
+
+
+@dataclass(frozen=True)
+class Claim(Result):
+    """One statement with its source, what was expected, what was measured, and whether it holds."""
+
+    statement: str
+    source: str
+    expected: str
+    got: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Outcome(Result):
+    """What an experiment measured: named arrays and numbers for the figures, and its claims."""
+
+    name: str
+    config: dict[str, Any]
+    data: dict[str, Any]
+    claims: tuple[Claim, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(claim.holds for claim in self.claims)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named recipe. `quick` and `paper` are configs of one frozen dataclass; figures are drawn from the outcome alone."""
+
+    name: str  # as typed after `hesscope reproduce`, for example "liao2021.fig1"
+    title: str
+    source: str  # for example "Liao & Mahoney, Figure 1"
+    quick: Any
+    paper: Any
+    run: Callable[[Any], Outcome]
+    figures: Callable[[Outcome], dict[str, Any]] = field(default=lambda outcome: {})  # name -> matplotlib Figure

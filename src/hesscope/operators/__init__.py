@@ -1,0 +1,11 @@
+"""Linear operators on flat vectors; they know nothing of networks."""
+
+from .algebra import Sum as Sum
+from .algebra import Transposed as Transposed
+from .base import LinearOperator as LinearOperator
+from .counted import Counted as Counted
+from .layout import Layout as Layout
+from .matrices import BlockDiagonal as BlockDiagonal
+from .matrices import Dense as Dense
+from .matrices import Kronecker as Kronecker
+from .matrices import LowRank as LowRank

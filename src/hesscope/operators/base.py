@@ -1,0 +1,137 @@
+"""Linear operators on flat vectors: four members to implement, the algebra for free."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from .layout import Layout
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator as ScipyOperator
+
+
+class LinearOperator(ABC):
+    """A real matrix that is known by its products.
+
+    Implement `shape`, `dtype`, `device` and `_apply`; override `_apply_adjoint` unless `symmetric`. Algorithms call
+    `apply` with `(n, k)` blocks; people write `A @ v`.
+    """
+
+    symmetric: bool = True
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @abstractmethod
+    def _apply(self, block: Tensor) -> Tensor:
+        """A V for V of shape `(n, k)`, already checked and on the right device."""
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        """Aᵀ U for U of shape `(m, k)`."""
+        if self.symmetric:
+            return self._apply(block)
+        refuse(
+            f"{type(self).__name__} must define its adjoint to be transposed",
+            "none",
+            "Override _apply_adjoint.",
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """How the vectors of the column space are stored; sharded operators override it."""
+        return Layout(self.shape[1])
+
+    @property
+    def preferred_block(self) -> int:
+        """How many columns at a time this operator likes; 1 where a block costs as much as its columns."""
+        return 1
+
+    def apply(self, block: Tensor) -> Tensor:
+        """A V for a local block `(n, k)` of this operator's layout."""
+        return self._apply(block)
+
+    def __matmul__(self, v: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        if isinstance(v, np.ndarray):
+            v = torch.from_numpy(v)
+        if v.ndim not in (1, 2) or v.shape[0] != self.layout.local_size:
+            refuse(
+                f"A @ v needs a tensor of shape ({self.layout.local_size},) or ({self.layout.local_size}, k)",
+                f"{tuple(v.shape)}",
+                "Flatten the parameters with problem.space.pack.",
+            )
+        block = v.to(device=self.device, dtype=self.dtype)
+        out = self.apply(block.unsqueeze(1) if v.ndim == 1 else block)
+        return out.squeeze(1) if v.ndim == 1 else out
+
+    def dense(self, chunk: int = 256) -> Tensor:
+        """The whole matrix, from products with the identity, `chunk` columns at a time."""
+        rows, columns = self.shape
+        out = torch.empty(rows, columns, dtype=self.dtype, device=self.device)
+        for start in range(0, columns, chunk):
+            stop = min(start + chunk, columns)
+            eye = torch.zeros(columns, stop - start, dtype=self.dtype, device=self.device)
+            eye[torch.arange(start, stop), torch.arange(stop - start)] = 1
+            out[:, start:stop] = self.apply(eye)
+        return out
+
+    def to_scipy(self) -> ScipyOperator:
+        """The same operator for SciPy's solvers."""
+        from scipy.sparse.linalg import LinearOperator as Scipy
+
+        def forward(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            out: np.ndarray[Any, Any] = (self @ torch.from_numpy(np.ascontiguousarray(x))).cpu().numpy()
+            return out
+
+        def backward(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            out: np.ndarray[Any, Any] = (self.T @ torch.from_numpy(np.ascontiguousarray(x))).cpu().numpy()
+            return out
+
+        dtype = np.float64 if self.dtype == torch.float64 else np.float32
+        return Scipy(self.shape, matvec=forward, matmat=forward, rmatvec=backward, rmatmat=backward, dtype=dtype)
+
+    @property
+    def T(self) -> LinearOperator:
+        """The transpose."""
+        if self.symmetric:
+            return self
+        from .algebra import Transposed
+
+        return Transposed(self)
+
+    def __add__(self, other: LinearOperator) -> LinearOperator:
+        from .algebra import Sum
+
+        return Sum((self, other), (1.0, 1.0))
+
+    def __sub__(self, other: LinearOperator) -> LinearOperator:
+        from .algebra import Sum
+
+        return Sum((self, other), (1.0, -1.0))
+
+    def __mul__(self, scale: float) -> LinearOperator:
+        from .algebra import Sum
+
+        return Sum((self,), (float(scale),))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> LinearOperator:
+        return self * -1.0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.shape}"

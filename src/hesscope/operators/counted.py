@@ -1,0 +1,81 @@
+"""Progress, budget and cost: one wrapper that counts products."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..errors import BudgetExceeded
+from .base import LinearOperator
+from .layout import Layout
+
+
+class Counted(LinearOperator):
+    """The same operator, counting products; `on_product(count, seconds)` reports, `budget` stops.
+
+    Every algorithm wraps its operator with `Counted.of`, so a caller who wants progress or a budget wraps it first:
+    `eigenpairs(Counted(H, on_product=bar.update), k=10)`.
+    """
+
+    def __init__(
+        self,
+        inner: LinearOperator,
+        budget: int | None = None,
+        on_product: Callable[[int, float], None] | None = None,
+    ) -> None:
+        self.inner, self.budget, self.on_product = inner, budget, on_product
+        self.symmetric = inner.symmetric
+        self.count = 0
+        self.started = time.perf_counter()
+
+    @staticmethod
+    def of(operator: LinearOperator) -> Counted:
+        """The operator itself if it counts already."""
+        return operator if isinstance(operator, Counted) else Counted(operator)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.inner.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.inner.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+    @property
+    def layout(self) -> Layout:
+        return self.inner.layout
+
+    @property
+    def preferred_block(self) -> int:
+        return self.inner.preferred_block
+
+    def _apply(self, block: Tensor) -> Tensor:
+        self._spend(block.shape[1])
+        out = self.inner.apply(block)
+        self._report()
+        return out
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        self._spend(block.shape[1])
+        out = self.inner._apply_adjoint(block)
+        self._report()
+        return out
+
+    def _spend(self, products: int) -> None:
+        if self.budget is not None and self.count + products > self.budget:
+            raise BudgetExceeded(
+                f"the budget must cover the work; {self.count} of {self.budget} products are spent and {products} more "
+                "are needed. Raise the budget, or accept a larger tolerance."
+            )
+        self.count += products
+
+    def _report(self) -> None:
+        if self.on_product is not None:
+            self.on_product(self.count, time.perf_counter() - self.started)

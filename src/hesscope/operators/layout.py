@@ -1,0 +1,68 @@
+"""Where the entries of a vector live: all here, or sharded over the processes of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..rng import Rng
+
+Draw = Literal["normal", "rademacher"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All `size` entries in this process. Algorithms only ever touch vectors through a layout.
+
+    Subclasses that shard override `local`, `inner` and `gather`; an algorithm written against this class then runs
+    sharded without knowing it.
+    """
+
+    size: int
+
+    @property
+    def local(self) -> slice:
+        """The part of the vector that this process holds."""
+        return slice(0, self.size)
+
+    @property
+    def local_size(self) -> int:
+        place = self.local
+        return int(place.stop - place.start)
+
+    def inner(self, a: Tensor, b: Tensor) -> Tensor:
+        """aᵀb in float64 over all processes, for local `(n, j)` and `(n, k)`: shape `(j, k)`."""
+        if a.dtype == torch.float64 or a.shape[0] <= 65536:
+            return a.double().T @ b.double()
+        # Float64 accumulation without a float64 copy of a whole basis.
+        total = torch.zeros(a.shape[1], b.shape[1], dtype=torch.float64, device=a.device)
+        for start in range(0, a.shape[0], 65536):
+            total += a[start : start + 65536].double().T @ b[start : start + 65536].double()
+        return total
+
+    def norms(self, a: Tensor) -> Tensor:
+        """The Euclidean norm of each column, in float64."""
+        return self.sum(a.double().square().sum(0)).sqrt()
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum of a small tensor over all processes."""
+        return x
+
+    def gather(self, a: Tensor) -> Tensor:
+        """The whole `(size, k)` from the local `(n, k)`."""
+        return a
+
+    def draw(self, rng: Rng, k: int, kind: Draw, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Random columns, the same numbers for every layout and device: column j comes from `rng.child(j)`."""
+        columns = []
+        for j in range(k):
+            generator = rng.child(j).torch()
+            if kind == "normal":
+                whole = torch.randn(self.size, generator=generator, dtype=torch.float64)
+            else:
+                whole = torch.randint(0, 2, (self.size,), generator=generator).double().mul_(2).sub_(1)
+            columns.append(whole[self.local])
+        return torch.stack(columns, 1).to(device=device, dtype=dtype)

@@ -1,0 +1,122 @@
+"""Operators that are known in full: dense, low rank, Kronecker, block-diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from .base import LinearOperator
+
+
+class _OfTensor(LinearOperator):
+    """Shared by operators whose dtype and device are those of one tensor."""
+
+    def __init__(self, like: Tensor, shape: tuple[int, int]) -> None:
+        self._like, self._shape = like, shape
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._like.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self._like.device
+
+
+class Dense(_OfTensor):
+    """A matrix that is held in memory."""
+
+    def __init__(self, matrix: Tensor, symmetric: bool | None = None) -> None:
+        if matrix.ndim != 2:
+            refuse("a dense operator needs a matrix", f"shape {tuple(matrix.shape)}", "Pass a 2-d tensor.")
+        super().__init__(matrix, (matrix.shape[0], matrix.shape[1]))
+        self.matrix = matrix
+        square = matrix.shape[0] == matrix.shape[1]
+        self.symmetric = (square and bool(torch.equal(matrix, matrix.T))) if symmetric is None else symmetric
+
+    def _apply(self, block: Tensor) -> Tensor:
+        return self.matrix @ block
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        return self.matrix.T @ block
+
+    @property
+    def preferred_block(self) -> int:
+        return 32
+
+    def dense(self, chunk: int = 256) -> Tensor:
+        return self.matrix
+
+
+class LowRank(_OfTensor):
+    """U diag(values) Uᵀ, for example from eigenpairs."""
+
+    def __init__(self, vectors: Tensor, values: Tensor) -> None:
+        super().__init__(vectors, (vectors.shape[0], vectors.shape[0]))
+        self.vectors, self.values = vectors, values
+
+    def _apply(self, block: Tensor) -> Tensor:
+        return self.vectors @ (self.values.to(block.dtype)[:, None] * (self.vectors.T @ block))
+
+
+class Kronecker(_OfTensor):
+    """A ⊗ B, acting on vec of a row-major `(rows of A, rows of B)` matrix X as A X Bᵀ."""
+
+    def __init__(self, left: Tensor, right: Tensor) -> None:
+        super().__init__(left, (left.shape[0] * right.shape[0], left.shape[1] * right.shape[1]))
+        self.left, self.right = left, right
+        self.symmetric = bool(
+            left.shape[0] == left.shape[1]
+            and right.shape[0] == right.shape[1]
+            and torch.allclose(left, left.T)
+            and torch.allclose(right, right.T)
+        )
+
+    def _apply(self, block: Tensor) -> Tensor:
+        return _kron_apply(self.left, self.right, block)
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        return _kron_apply(self.left.T, self.right.T, block)
+
+
+def _kron_apply(left: Tensor, right: Tensor, block: Tensor) -> Tensor:
+    k = block.shape[1]
+    x = block.T.reshape(k, left.shape[1], right.shape[1])
+    return (left @ x @ right.T).reshape(k, -1).T
+
+
+class BlockDiagonal(LinearOperator):
+    """diag(A_1, ..., A_b)."""
+
+    def __init__(self, blocks: Sequence[LinearOperator]) -> None:
+        if not blocks:
+            refuse("a block-diagonal operator needs blocks", "none", "Pass at least one operator.")
+        self.blocks = tuple(blocks)
+        self.symmetric = all(block.symmetric for block in self.blocks)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(b.shape[0] for b in self.blocks), sum(b.shape[1] for b in self.blocks)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.blocks[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.blocks[0].device
+
+    def _apply(self, block: Tensor) -> Tensor:
+        pieces = torch.split(block, [b.shape[1] for b in self.blocks])
+        return torch.cat([b.apply(piece) for b, piece in zip(self.blocks, pieces, strict=True)])
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        pieces = torch.split(block, [b.shape[0] for b in self.blocks])
+        return torch.cat([b._apply_adjoint(piece) for b, piece in zip(self.blocks, pieces, strict=True)])
