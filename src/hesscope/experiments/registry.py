@@ -1,0 +1,31 @@
+"""Where experiments are found: every module of a paper's package that defines `EXPERIMENT`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from ..errors import refuse
+from .base import Experiment
+
+
+def names() -> tuple[str, ...]:
+    """All experiments as `paper.name`, without importing them."""
+    package = importlib.import_module("hesscope.experiments")
+    found = []
+    for paper in pkgutil.iter_modules(package.__path__):
+        if paper.ispkg:
+            folder = importlib.import_module(f"hesscope.experiments.{paper.name}")
+            found += [f"{paper.name}.{m.name}" for m in pkgutil.iter_modules(folder.__path__) if m.name[0] != "_"]
+    return tuple(sorted(found))
+
+
+def find(name: str) -> Experiment:
+    """The experiment called `paper.name`."""
+    if name not in names():
+        refuse(
+            "an experiment must be one of `hesscope reproduce --list`", f"{name!r}", f"There are: {', '.join(names())}."
+        )
+    experiment = importlib.import_module(f"hesscope.experiments.{name}").EXPERIMENT
+    assert isinstance(experiment, Experiment)
+    return experiment

@@ -1,0 +1,36 @@
+"""One look for every figure: measured in ink, theory in orange, quiet axes, no global state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+MEASURED = "#1f3a5f"
+THEORY = "#d9631e"
+ACCENT = "#2a8c82"
+MUTED = "#8a8f98"
+CYCLE = (MEASURED, THEORY, ACCENT, "#8e4a9e", "#b8860b", "#4a6fa5", "#c2455c", MUTED)
+SEQUENTIAL = "magma"
+
+
+def new_figure(
+    rows: int = 1, columns: int = 1, width: float = 6.0, height: float = 3.8, **kwargs: Any
+) -> tuple[Figure, Any]:
+    """A figure of `rows` x `columns` panels, each `width` x `height` inches, and its axes (as `Figure.subplots` returns)."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, **kwargs)
+    for axis in figure.axes:
+        quiet(axis)
+    return figure, axes
+
+
+def quiet(axis: Any) -> None:
+    """Leave only the axes and a light grid, so that the data speak."""
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(True, color="#e6e8eb", linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.tick_params(labelsize=9)
+    axis.set_prop_cycle(color=CYCLE)
