@@ -73,7 +73,7 @@ def quantile(law: _Law, known: tuple[Real, Real], q: Real) -> Real:
         high[active] = np.where(miss < 0, high[active], here)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = here - miss / law.density(here)
-        safe = (step > low[active]) & (step < high[active])
+        safe = (step >= low[active]) & (step <= high[active])
         fresh = np.where(safe, step, 0.5 * (low[active] + high[active]))
         width = np.maximum(np.abs(fresh), np.abs(high[active]))
         done = (np.abs(fresh - here) <= 1e-13 * width) | (np.abs(miss) <= 1e-15)

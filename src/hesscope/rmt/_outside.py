@@ -64,7 +64,7 @@ def allowed_arcs(population: Population, level: float) -> list[Arc]:
             second, bounds=(left, right), method="bounded", options={"xatol": 1e-10 * (right - left)}
         )
         if best.fun < 0:
-            start, stop = _cross(second, left, best.x), _cross(second, right, best.x)
+            start, stop = (_cross(second, _just_off(end, best.x), best.x) for end in (left, right))
             arcs.append(Arc((start, stop - start), (1.0, 0.0)))
     arcs += _outer_arcs(population, second, level)
     return arcs
@@ -73,8 +73,13 @@ def allowed_arcs(population: Population, level: float) -> list[Arc]:
 def _outer_arcs(population: Population, second: Any, level: float) -> list[Arc]:
     size = np.sqrt(population.moment(2) / level)
     low, high = population.low, population.high
-    left = _cross(second, low, low - size - 1e-9 * abs(low)) if np.isfinite(low) else None
-    right = _cross(second, high, high + size + 1e-9 * abs(high)) if np.isfinite(high) else None
+    left = right = None
+    if np.isfinite(low):
+        good = low - size - 1e-9 * abs(low)
+        left = _cross(second, _just_off(low, good), good)
+    if np.isfinite(high):
+        good = high + size + 1e-9 * abs(high)
+        right = _cross(second, _just_off(high, good), good)
     if left is not None and right is not None:
         # ζ = centre + half/v for v from 1 (ζ = right) through 0 (ζ = ∞) to -1 (ζ = left), v = 1 - 2u.
         centre, half = 0.5 * (left + right), 0.5 * (right - left)
@@ -87,12 +92,19 @@ def _outer_arcs(population: Population, second: Any, level: float) -> list[Arc]:
     return []
 
 
+def _just_off(island: float, towards: float) -> float:
+    """A point next to an island's border, where the transforms are finite."""
+    near = island + 1e-13 * (towards - island)
+    return near if near != island else float(np.nextafter(island, towards))
+
+
 def _cross(function: Any, bad: float, good: float) -> float:
-    """The point between an island's border (function > 0) and `good` (function < 0) where the sign changes."""
-    near = bad + 1e-13 * (good - bad)
-    if near == bad or not function(near) > 0:
-        return near if near != bad else good
-    return float(brentq(function, near, good, xtol=1e-15 * max(abs(near), abs(good)), rtol=1e-15))
+    """Where the sign changes between `bad` (function > 0) and `good` (function < 0), up to rounding of either sign."""
+    if not function(bad) > 0:
+        return bad
+    if not function(good) < 0:
+        return good
+    return float(brentq(function, bad, good, xtol=1e-15 * max(abs(bad), abs(good)), rtol=1e-15))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +201,8 @@ def _runs(curve: Curve) -> Iterator[tuple[float, float]]:
     starts = np.flatnonzero(free & ~np.concatenate([[False], free[:-1]]))
     stops = np.flatnonzero(free & ~np.concatenate([free[1:], [False]]))
     for first, last in zip(starts, stops, strict=True):
-        start = grid[first] if first == 0 else brentq(excess, grid[first - 1], grid[first], xtol=1e-15, rtol=1e-14)
-        stop = (
-            grid[last] if last == grid.size - 1 else brentq(excess, grid[last], grid[last + 1], xtol=1e-15, rtol=1e-14)
-        )
+        start = grid[0] if first == 0 else _cross(excess, grid[first - 1], grid[first])
+        stop = grid[-1] if last == grid.size - 1 else _cross(excess, grid[last + 1], grid[last])
         yield float(start), float(stop)
 
 
