@@ -1,0 +1,158 @@
+"""One loop over data: any source becomes a list of batches that is the same on every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
+
+from ..errors import refuse
+
+
+class Batches:
+    """Batches in a fixed order, held in memory up to `cache_bytes`, read again from the source beyond that."""
+
+    def __init__(self, source: Iterable[Any], cache_bytes: float, one_shot: bool) -> None:
+        self._source = source
+        self._held: list[Any] | None = []
+        total = 0.0
+        for batch in source:
+            total += _bytes(batch)
+            if total > cache_bytes and not one_shot:
+                self._held = None
+                break
+            self._held.append(batch)
+        if self._held is not None and not self._held:
+            refuse("data must hold at least one batch", "none", "Check the loader, or its drop_last.")
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held if self._held is not None else self._source)
+
+    @property
+    def held(self) -> bool:
+        """Whether all batches are in memory."""
+        return self._held is not None
+
+
+def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float) -> Batches:
+    """Batches from a tensor pair, a Dataset, a DataLoader, or an iterable of batches."""
+    if data is None:
+        return Batches([None], cache_bytes, True)
+    if is_example_tuple(data):
+        return Batches(_slices(data, batch_size), cache_bytes, True)
+    if isinstance(data, DataLoader):
+        if _shuffles(data) and not freeze:
+            refuse(
+                "data must come in the same order on every pass",
+                "a DataLoader that shuffles or samples at random",
+                "Pass shuffle=False, or Problem.of(..., freeze=True) to keep one pass in memory.",
+            )
+        return Batches(data, cache_bytes, one_shot=freeze)
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        return Batches(DataLoader(data, batch_size=batch_size, shuffle=False), cache_bytes, False)
+    if isinstance(data, Mapping):
+        return Batches([data], cache_bytes, True)
+    if not isinstance(data, Iterable):
+        refuse(
+            "data must be tensors, a Dataset, a DataLoader, an iterable of batches or None",
+            f"{type(data).__name__}",
+            "Pass data=(inputs, targets).",
+        )
+    # An iterator can be walked only once, so it is kept; a list can be walked again.
+    return Batches(data, cache_bytes, one_shot=isinstance(data, Iterator | list | tuple))
+
+
+def is_example_tuple(data: Any) -> bool:
+    """Whether `data` is (inputs, ..., targets) as tensors over one and the same set of examples."""
+    if not isinstance(data, tuple | list) or not data or not all(isinstance(t, Tensor) for t in data):
+        return False
+    sizes = {len(t) if t.ndim else -1 for t in data}
+    if isinstance(data, tuple) and (len(data) == 2 or len(sizes) == 1) and len(data) > 1:
+        if len(sizes) != 1:
+            refuse(
+                "inputs and targets must have as many examples",
+                f"{[tuple(t.shape) for t in data]}",
+                "Make the first dimensions equal.",
+            )
+        if sizes == {0}:
+            refuse("data must hold at least one example", "0 examples", "Check how the tensors were made.")
+        return True
+    return False
+
+
+def _slices(data: Any, batch_size: int) -> list[tuple[Tensor, ...]]:
+    total = len(data[0])
+    parts = max(1, round(total / batch_size)) if total > batch_size else 1
+    bounds = [round(i * total / parts) for i in range(parts + 1)]
+    return [tuple(t[a:b] for t in data) for a, b in pairwise(bounds)]
+
+
+def _shuffles(loader: DataLoader[Any]) -> bool:
+    if isinstance(loader.dataset, IterableDataset):
+        return False
+    sampler = loader.sampler
+    if loader.batch_sampler is not None and loader.batch_size is None:
+        sampler = getattr(loader.batch_sampler, "sampler", sampler)
+    return isinstance(sampler, RandomSampler) or (
+        not isinstance(sampler, SequentialSampler)
+        and getattr(sampler, "shuffle", type(sampler).__name__ != "_InfiniteConstantSampler")
+    )
+
+
+def map_tensors(batch: Any, change: Callable[[Tensor], Any]) -> Any:
+    """The same nesting with every tensor changed."""
+    if isinstance(batch, Tensor):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        items = {key: map_tensors(value, change) for key, value in batch.items()}
+        try:
+            return type(batch)(items)  # type: ignore[call-arg]
+        except TypeError:
+            return items
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(map_tensors(value, change) for value in batch))
+    if isinstance(batch, tuple | list):
+        return type(batch)(map_tensors(value, change) for value in batch)
+    return batch
+
+
+def tensors_of(batch: Any) -> list[Tensor]:
+    """Every tensor of a nested batch."""
+    found: list[Tensor] = []
+    map_tensors(batch, lambda t: found.append(t))
+    return found
+
+
+def examples_in(batch: Any) -> int | None:
+    """The common first dimension of all tensors, or None where there is none to split along."""
+    tensors = tensors_of(batch)
+    sizes = {t.shape[0] if t.ndim else -1 for t in tensors}
+    return sizes.pop() if len(sizes) == 1 and -1 not in sizes else None
+
+
+def halves(batch: Any) -> list[Any] | None:
+    """The two halves of a batch along its examples; None where it cannot be cut."""
+    size = examples_in(batch)
+    if size is None or size < 2:
+        return None
+    middle = size // 2
+    return [map_tensors(batch, lambda t: t[:middle]), map_tensors(batch, lambda t: t[middle:])]
+
+
+def first_examples(batch: Any, count: int) -> Any:
+    """The first `count` examples of a batch (all of it where it cannot be cut)."""
+    size = examples_in(batch)
+    return batch if size is None or size <= count else map_tensors(batch, lambda t: t[:count])
+
+
+def _bytes(batch: Any) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors_of(batch))
+
+
+def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
+    """Every tensor on `device`; floating-point ones as `dtype` if one is given."""
+    return map_tensors(batch, lambda t: t.to(device=device, dtype=dtype if dtype and t.is_floating_point() else None))

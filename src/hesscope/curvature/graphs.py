@@ -1,0 +1,179 @@
+"""Never pay twice for the primal pass: gradient graphs that are kept and reused under the memory budget."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..errors import DerivativeError, HesscopeError
+from ..space import ParameterSpace
+from .data import examples_in, first_examples, halves
+from .memory import counting_saved_bytes, is_out_of_memory
+from .problem import Problem
+
+_T = TypeVar("_T")
+_PROBE_EXAMPLES = 32
+
+
+class KeptGraphs:
+    """Common to all engines: a prefix of the batches has its graph kept, the others are rebuilt for every block."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.leaves = problem.leaves()
+        self.kept_batches = 0
+        self.kept_bytes = 0
+        self._built = False
+
+    def build(self) -> None:
+        """Keep as many graphs as the budget allows; called by the first product."""
+        if self._built:
+            return
+        self._built = True
+        taken = 0
+        per_example: float | None = None
+        for batch in self.problem.batches:
+            if per_example is None:
+                per_example = self.bytes_per_example(batch)
+            size = int(per_example * (examples_in(batch) or 1))
+            if not self.problem.ledger.take(size):
+                break
+            taken += size
+            for piece in in_pieces(batch, self.keep):
+                del piece
+            self.kept_batches += 1
+        self.kept_bytes = taken
+        weakref.finalize(self, self.problem.ledger.give_back, taken)
+
+    def bytes_per_example(self, batch: Any) -> float:
+        """What autograd saves for one example, measured on a few and without the parameters themselves."""
+        few = first_examples(batch, _PROBE_EXAMPLES)
+        own = {t.untyped_storage().data_ptr() for t in self.leaves.values()}
+        with counting_saved_bytes(own) as count:
+            graph = self.trace(few)
+            total = count()
+        del graph
+        return total / (examples_in(few) or 1)
+
+    def rebuilt(self) -> Iterator[Any]:
+        """The batches beyond the kept ones."""
+        return islice(iter(self.problem.batches), self.kept_batches, None)
+
+    def trace(self, batch: Any) -> Any:
+        """The graph of one batch."""
+        raise AssertionError("engines define trace")
+
+    def keep(self, batch: Any) -> None:
+        """Trace one batch and hold on to its graph."""
+        raise AssertionError("engines define keep")
+
+
+def in_pieces(batch: Any, work: Callable[[Any], _T]) -> Iterator[_T]:
+    """Do `work` on a batch; where memory runs out, on its halves instead, and say so."""
+    try:
+        yield work(batch)
+        return
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        parts = halves(batch)
+        if parts is None:
+            raise
+        size = examples_in(batch) or 0
+    warnings.warn(f"out of memory with {size} examples at a time; going on with halves of {size // 2}", stacklevel=3)
+    for part in parts:
+        yield from in_pieces(part, work)
+
+
+class GradientGraphs(KeptGraphs):
+    """Σ_batches ∇ℓ as a graph: one backward through it is a Hessian product (double backward).
+
+    With `through_loss=False` the slope of the loss in the outputs is a constant, and the products are those of the
+    functional Hessian.
+    """
+
+    def __init__(self, problem: Problem, through_loss: bool = True, method: str = "kept") -> None:
+        super().__init__(problem)
+        self.through_loss, self.method = through_loss, method
+        self.sums: list[Tensor | None] = [None] * len(self.leaves)
+
+    def trace(self, batch: Any) -> tuple[Tensor | None, ...]:
+        return self.problem.batch_gradient(batch, self.leaves, create_graph=True, through_loss=self.through_loss)
+
+    def keep(self, batch: Any) -> None:
+        gradients = self.trace(batch)
+        self.sums = [_plus(total, g) for total, g in zip(self.sums, gradients, strict=True)]
+
+    def products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        """Σ_batches H[rows, columns] Vᵀ for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
+        self.build()
+        out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
+        if self.kept_batches:
+            self._pull(self.sums, columns, rows, block, out)
+        for batch in self.rebuilt():
+            for gradients in in_pieces(batch, self.trace):
+                self._pull(gradients, columns, rows, block, out)
+        return out
+
+    def _pull(
+        self,
+        gradients: Sequence[Tensor | None],
+        columns: ParameterSpace,
+        rows: ParameterSpace,
+        block: Tensor,
+        out: Tensor,
+    ) -> None:
+        names = list(self.leaves)
+        of = {name: g for name, g in zip(names, gradients, strict=True) if g is not None and g.requires_grad}
+        live = [name for name in columns.names if name in of]
+        if not live:
+            return
+        targets = [self.leaves[name] for name in rows.names]
+        sources = [of[name] for name in live]
+        places = dict(columns.slices())
+        if self.method == "batched" and block.shape[0] > 1:
+            cotangents = [_shaped(block[:, places[name]], of[name], (block.shape[0],)) for name in live]
+            pulled = _grad(sources, targets, cotangents, batched=True)
+            for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+                if piece is not None:
+                    out[:, place] += piece.reshape(block.shape[0], -1).to(out.dtype)
+            return
+        for vector, total in zip(block, out, strict=True):
+            pulled = _grad(sources, targets, [_shaped(vector[places[n]], of[n], ()) for n in live])
+            for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+                if piece is not None:
+                    total[place] += piece.reshape(-1)
+
+
+def _shaped(flat: Tensor, like: Tensor, lead: tuple[int, ...]) -> Tensor:
+    return flat.reshape(*lead, *like.shape).to(like.dtype)
+
+
+def _plus(total: Tensor | None, more: Tensor | None) -> Tensor | None:
+    if total is None or more is None:
+        return more if total is None else total
+    return total + more
+
+
+def _grad(
+    sources: list[Tensor], targets: list[Tensor], cotangents: list[Tensor], batched: bool = False
+) -> tuple[Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(
+            sources, targets, cotangents, retain_graph=True, allow_unused=True, is_grads_batched=batched
+        )
+    except HesscopeError:
+        raise
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+        raise DerivativeError(
+            f"every operation of the model must have a second derivative; got {error}. "
+            "hs.check(problem) names the module."
+        ) from error

@@ -1,0 +1,73 @@
+"""What would make a Hessian meaningless: dropout, batch-norm in training mode, losses that change between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+from ..errors import InputError, refuse
+from .data import tensors_of
+
+
+def refuse_random_modules(model: nn.Module) -> None:
+    """Refuse modules that behave differently in training mode, by name."""
+    bad = []
+    for name, module in model.named_modules():
+        if not module.training:
+            continue
+        drops = isinstance(module, _DropoutNd) and module.p > 0
+        drops |= isinstance(module, nn.MultiheadAttention | nn.RNNBase) and float(module.dropout) > 0
+        if drops or isinstance(module, _NormBase | nn.RReLU):
+            bad.append(f"{name or '(the model)'} ({type(module).__name__})")
+    if bad:
+        shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
+        refuse(
+            "the loss must be a fixed function of the parameters",
+            f"modules in training mode that are not: {shown}",
+            "Call model.eval(), or pass Problem.of(..., freeze=True) to evaluate it in eval mode.",
+        )
+
+
+@contextmanager
+def eval_mode(model: nn.Module, wanted: bool) -> Iterator[None]:
+    """Eval mode inside the block if wanted; every module is left as it was found."""
+    training = [module for module in model.modules() if module.training] if wanted else []
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def random_state_kept(device: torch.device) -> Iterator[None]:
+    """The global random state is left as it was found."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+def same_value(first: Tensor, second: Tensor) -> bool:
+    """Equal up to the rounding of reductions that run in another order."""
+    return bool(torch.allclose(first.double(), second.double(), rtol=1e-6, atol=0, equal_nan=True))
+
+
+def explain_forward_error(error: Exception, batch: Any) -> InputError:
+    """A model that cannot be run on its first batch, said in terms of the arguments."""
+    shapes = (
+        ", ".join(f"{tuple(t.shape)} {str(t.dtype).removeprefix('torch.')}" for t in tensors_of(batch)) or "no tensors"
+    )
+    integers = any(not t.is_floating_point() for t in tensors_of(batch)[:1])
+    hint = " Inputs are integers: a model that does not embed tokens needs x.float()." if integers else ""
+    return InputError(
+        f"the model and the loss must run on the first batch; got a batch of {shapes} and "
+        f"{type(error).__name__}: {error}.{hint} Pass forward=lambda model, batch: (outputs, targets) if the batch has another form."
+    )
