@@ -1,0 +1,143 @@
+"""State of a long run on disk: one `.npy` per basis vector, one small state file per step, all replaced as a whole.
+
+A run killed at any moment leaves complete files only, and the state names the vectors that it needs. With sharded
+vectors every process writes its own shard; the file names carry the slice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..operators import Layout, LinearOperator
+from .guards import innermost
+
+FORMAT = 1
+Arrays = dict[str, Any]
+
+
+def fingerprint(op: LinearOperator, algorithm: str, **arguments: object) -> dict[str, Any]:
+    """What must agree for a state to belong to a call; operators add their own `fingerprint` attribute if they have one."""
+    inner = innermost(op)
+    return {
+        "format": FORMAT,
+        "algorithm": algorithm,
+        "operator": type(inner).__name__,
+        "operator_fingerprint": str(getattr(inner, "fingerprint", "")),
+        "shape": list(op.shape),
+        "dtype": str(op.dtype),
+        "local": [op.layout.local.start, op.layout.local.stop],
+        "arguments": {name: repr(value) for name, value in sorted(arguments.items())},
+    }
+
+
+class Store:
+    """The folder of one run. `load` gives the last state that all processes share; `save` adds the next one."""
+
+    def __init__(self, folder: str | os.PathLike[str], header: dict[str, Any], layout: Layout) -> None:
+        self.folder, self.layout = Path(folder), layout
+        self.tag = f"{layout.local.start}-{layout.local.stop}"
+        self.step = 0
+        self._kept: dict[int, set[int]] = {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"header-{self.tag}.json"
+        if path.exists():
+            _compare(_read_header(path), header, self.folder)
+        else:
+            _replace(path, lambda f: f.write(json.dumps(header, indent=1).encode()))
+
+    def load(self) -> tuple[Arrays, dict[int, Tensor]] | None:
+        """The last complete state and the vectors it names, or None when the run has to start."""
+        steps = sorted(int(path.name.split("-")[1]) for path in self.folder.glob(f"state-*-{self.tag}.npz"))
+        # A process is at most one step ahead of another, so the whole part of the mean is what all have finished.
+        totals = self.layout.sum(torch.tensor([float(steps[-1] if steps else 0), 1.0], dtype=torch.float64))
+        self.step = int(totals[0] // totals[1])
+        if self.step == 0:
+            return None
+        state = _read(self._state_path(self.step), self._read_state)
+        names = {int(name) for name in state["names"]}
+        self._kept = {self.step: names}
+        return state, {name: _read(self._vector_path(name), _read_vector) for name in names}
+
+    def save(self, state: Arrays, names: Sequence[int], rows: Iterable[Tensor]) -> None:
+        """Write the vectors that are new, then the state, then forget what the last two states do not name."""
+        known = set().union(*self._kept.values()) if self._kept else set()
+        for name, row in zip(names, rows, strict=True):
+            if name not in known:
+                _replace(self._vector_path(name), partial(np.save, arr=row.detach().cpu().numpy(), allow_pickle=False))
+        self.step += 1
+        body = {**state, "names": np.asarray(names, dtype=np.int64)}
+        _replace(self._state_path(self.step), lambda f: np.savez(f, allow_pickle=False, **body))
+        self._kept[self.step] = set(names)
+        if len(self._kept) > 2:
+            old = min(self._kept)
+            unused = self._kept.pop(old) - set().union(*self._kept.values())
+            for name in unused:
+                self._vector_path(name).unlink(missing_ok=True)
+            self._state_path(old).unlink(missing_ok=True)
+
+    def _read_state(self, path: Path) -> Arrays:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    def _state_path(self, step: int) -> Path:
+        return self.folder / f"state-{step:07d}-{self.tag}.npz"
+
+    def _vector_path(self, name: int) -> Path:
+        return self.folder / f"vector-{name:07d}-{self.tag}.npy"
+
+
+def _read_vector(path: Path) -> Tensor:
+    return torch.from_numpy(np.load(path, allow_pickle=False))
+
+
+def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
+    try:
+        return reader(path)
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        refuse(
+            "the state of a run must be complete",
+            f"{path.name!r} damaged or missing ({type(error).__name__})",
+            f"Delete the folder {str(path.parent)!r} and start again.",
+        )
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        body = None
+    if not isinstance(body, dict):
+        refuse(
+            "the header of a run must be complete JSON", f"{path.name!r} damaged", "Delete the folder and start again."
+        )
+    return body
+
+
+def _compare(found: dict[str, Any], expected: dict[str, Any], folder: Path) -> None:
+    for key in expected:
+        if found.get(key) != expected[key]:
+            refuse(
+                f"resume needs the same {key} as the run it continues",
+                f"{expected[key]} where {str(folder)!r} holds {found.get(key)}",
+                "Repeat the call with the same arguments, or choose another folder.",
+            )
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    unfinished = path.with_name(path.name + f".partial{os.getpid()}")
+    with open(unfinished, "wb") as handle:
+        write(handle)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(unfinished, path)

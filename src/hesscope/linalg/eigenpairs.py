@@ -1,0 +1,159 @@
+"""Extreme eigenpairs by block Lanczos with thick restart."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..measure import Array
+from ..operators import Counted, LinearOperator
+from ..result import Result
+from ..rng import Rng
+from .checkpoint import fingerprint
+from .exact import exact_symmetric, is_small
+from .guards import prepare, require_positive
+from .krylov import Goal, KrylovRun, Which
+from .memory import vectors_that_fit
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenpairs(Result):
+    """H vᵢ ≈ λᵢ vᵢ, each with its residual ‖H vᵢ − λᵢ vᵢ‖.
+
+    `values` descend for "largest", ascend for "smallest", fall in magnitude for "magnitude"; for "both" the k largest
+    come first (descending), then the k smallest (ascending). `vectors` is the local `(n, k)` block.
+    """
+
+    values: Array
+    vectors: Tensor
+    residuals: Array
+    converged: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    products: int
+    tol: float
+    coarse_products: int = 0
+
+
+def eigenpairs(
+    op: LinearOperator,
+    k: int = 10,
+    which: Which = "largest",
+    tol: float = 1e-3,
+    *,
+    start: Tensor | None = None,
+    coarse: LinearOperator | None = None,
+    block: int | None = None,
+    max_basis: int | None = None,
+    max_products: int | None = None,
+    rng: Rng | None = None,
+    resume: str | os.PathLike[str] | None = None,
+) -> Eigenpairs:
+    """H vᵢ = λᵢ vᵢ for the k extreme eigenvalues, until ‖H vᵢ − λᵢ vᵢ‖ ≤ tol · max(|λᵢ|, ε^⅔ ‖H‖).
+
+    Costs little more than the products a single Krylov space needs (20-30 for k = 10 on a trained network), and a few
+    for a random probe that looks for further copies of multiple eigenvalues; memory is one vector per product until
+    `max_basis` vectors, then it restarts with the best ones. Small problems, n ≤ max(200, 4k), are solved exactly.
+    At most n pairs are returned. What did not converge is marked in `.converged` and warned about.
+
+    start: `(n, j)` vectors of a nearby problem. coarse: the same operator on a subset of the data; its eigenvectors
+    become the start. block: columns per product (by default 1, or more where the operator likes blocks).
+    resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
+    See docs/theory/algorithms.md.
+    """
+    _check(op, k, tol, block, max_basis)
+    rng = Rng(0) if rng is None else rng
+    counted = prepare(op)
+    before = counted.count
+    n = op.shape[0]
+    goal = Goal(min(k, n), which, tol)
+    if is_small(counted, 4 * k):
+        return _dense(counted, goal, before)
+    coarse_products = 0
+    if coarse is not None:
+        start, coarse_products = _coarse_start(coarse, op, goal, start, block, rng)
+    width = _block(op, goal, block)
+    limit = _basis_limit(counted, goal, width, max_basis)
+    run = KrylovRun(counted, goal, width, limit, rng.child("eigenpairs"))
+    if resume is not None:
+        arguments = {"goal": goal, "block": width, "basis": limit, "rng": rng, "start": _digest(start, counted)}
+        run.keep_in(resume, fingerprint(op, "eigenpairs", **arguments))
+    budget = max_products if max_products is not None else max(1000, 100 * goal.count)
+    run.run(start, budget)
+    values, y, residuals, converged = run.wanted()
+    vectors = run.expansion.vectors(y)
+    products = run.products
+    if not converged.all():
+        _warn(run, converged, products, budget)
+    return Eigenpairs(values, vectors, residuals, converged, products, tol, coarse_products)
+
+
+def _check(op: LinearOperator, k: int, tol: float, block: int | None, max_basis: int | None) -> None:
+    if k < 1:
+        refuse("k must be >= 1", f"k={k}", "Ask for at least one eigenpair.")
+    require_positive("tol", tol)
+    if block is not None and block < 1:
+        refuse("block must be >= 1", f"block={block}", "Leave it out to let the operator choose.")
+    if max_basis is not None and max_basis < 1:
+        refuse("max_basis must be >= 1", f"max_basis={max_basis}", "Leave it out to use a quarter of the free memory.")
+
+
+def _digest(start: Tensor | None, op: Counted) -> str:
+    return "none" if start is None else str(op.layout.inner(start, start).cpu().tolist())
+
+
+def _dense(op: Counted, goal: Goal, before: int) -> Eigenpairs:
+    matrix = exact_symmetric(op)
+    all_values, all_vectors = torch.linalg.eigh(matrix)
+    spectrum = all_values.cpu().numpy()
+    chosen = goal.select(spectrum)
+    values = spectrum[chosen]
+    vectors = all_vectors[:, torch.as_tensor(chosen.copy(), device=matrix.device)].to(op.dtype)
+    gap = matrix @ vectors.double() - vectors.double() * torch.as_tensor(values, device=matrix.device)
+    residuals = torch.linalg.vector_norm(gap, dim=0).cpu().numpy()
+    converged = residuals <= goal.threshold(values, float(np.abs(spectrum).max()), op.dtype)
+    return Eigenpairs(values, vectors, residuals, converged, op.count - before, goal.tol)
+
+
+def _coarse_start(
+    coarse: LinearOperator, op: LinearOperator, goal: Goal, start: Tensor | None, block: int | None, rng: Rng
+) -> tuple[Tensor, int]:
+    if coarse.shape != op.shape:
+        refuse(
+            f"coarse must have the shape {op.shape} of the operator", f"{coarse.shape}", "Select the same parameters."
+        )
+    with warnings.catch_warnings():
+        # A start need not be converged, so nothing is lost by stopping early.
+        warnings.simplefilter("ignore")
+        first = eigenpairs(coarse, goal.k, goal.which, tol=0.1, start=start, block=block, rng=rng.child("coarse"))
+    return first.vectors.to(dtype=op.dtype, device=op.device), first.products
+
+
+def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:
+    if block is not None:
+        return min(block, op.shape[0])
+    return max(1, min(op.preferred_block, goal.count))
+
+
+def _basis_limit(op: Counted, goal: Goal, width: int, max_basis: int | None) -> int:
+    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from."""
+    n, least = op.shape[0], goal.count + 2 * width + 2
+    if max_basis is not None:
+        if max_basis < min(least, n):
+            refuse(f"max_basis must be >= {least} for this k and block", f"max_basis={max_basis}", "Raise it.")
+        return max_basis
+    return max(2 * least, vectors_that_fit(op))
+
+
+def _warn(run: KrylovRun, converged: np.ndarray[tuple[int], np.dtype[np.bool_]], products: int, budget: int) -> None:
+    missing = int((~converged).sum())
+    cause = (
+        f"after {products} products. Raise max_products (now {budget}), or ask for a larger tol"
+        if products >= budget
+        else f"because products are only accurate to {run.expansion.noise:.1e}. Use float64, or ask for a larger tol"
+    )
+    warnings.warn(f"{missing} of {converged.size} eigenpairs did not converge {cause}; see .converged.", stacklevel=3)

@@ -1,0 +1,45 @@
+"""Exact answers for small operators, from all n products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..measure import Array
+from ..operators import Counted
+from .guards import innermost, require_symmetry
+
+# Up to this size all products cost no more than an iteration that has to earn its answer.
+SMALL = 200
+
+
+def is_small(op: Counted, least: int = 0) -> bool:
+    """Whether the whole matrix is the cheapest way; never for sharded vectors."""
+    return op.shape[1] <= max(SMALL, least) and op.layout.local_size == op.shape[1]
+
+
+def exact_matrix(op: Counted) -> Tensor:
+    """The whole matrix in float64."""
+    n = op.shape[1]
+    # Through the counter, so that the cost is the same whether or not the operator happens to hold its matrix.
+    matrix = op.apply(torch.eye(n, dtype=op.dtype, device=op.device)).double()
+    if not bool(torch.isfinite(matrix).all()):
+        refuse(
+            f"products of {innermost(op)!r} must be finite", "NaN or infinity", "Check the loss at these parameters."
+        )
+    return matrix
+
+
+def exact_symmetric(op: Counted) -> Tensor:
+    """The whole matrix of a symmetric operator, made symmetric to the last bit."""
+    matrix = exact_matrix(op)
+    asymmetry = float(torch.linalg.matrix_norm(matrix - matrix.T)) / 2
+    require_symmetry(op, asymmetry, float(torch.linalg.matrix_norm(matrix)))
+    return (matrix + matrix.T) / 2
+
+
+def exact_spectrum(op: Counted) -> tuple[Array, Tensor]:
+    """All eigenvalues (ascending) and eigenvectors in float64."""
+    values, vectors = torch.linalg.eigh(exact_symmetric(op))
+    return values.cpu().numpy(), vectors

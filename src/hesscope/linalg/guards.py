@@ -1,0 +1,65 @@
+"""What every algorithm asks of an operator before and after a product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..operators import Counted, LinearOperator
+
+# A Hessian product in float32 through a saturated network is off by up to a few per cent; a matrix that is not
+# symmetric is off by its whole size.
+ASYMMETRY = 0.05
+
+
+def innermost(op: LinearOperator) -> LinearOperator:
+    """The operator below any counters."""
+    while isinstance(op, Counted):
+        op = op.inner
+    return op
+
+
+def prepare(op: LinearOperator, symmetric: bool = True) -> Counted:
+    """The operator with a counter, refused unless it is non-empty and (if asked for) square and symmetric."""
+    rows, columns = op.shape
+    if rows < 1 or columns < 1:
+        refuse("an operator needs at least one row and column", f"{innermost(op)!r}", "Select at least one parameter.")
+    if symmetric and (rows != columns or not op.symmetric):
+        refuse(
+            "this algorithm needs a symmetric operator",
+            f"{innermost(op)!r}, which is not",
+            "Symmetrise it as 0.5 * (A + A.T), or use a method for general matrices.",
+        )
+    if not op.dtype.is_floating_point or op.dtype in (torch.float16, torch.bfloat16):
+        refuse("an operator must have dtype float32 or float64", f"{op.dtype}", "Convert the model with .float().")
+    return Counted.of(op)
+
+
+def multiply(op: LinearOperator, block: Tensor) -> Tensor:
+    """A V, refused with the operator's name when it is not finite."""
+    out = op.apply(block)
+    # The norm is a sum over all processes, so that every one of them refuses together.
+    if not bool(torch.isfinite(op.layout.norms(out)).all()):
+        refuse(
+            f"products of {innermost(op)!r} must be finite",
+            "NaN or infinity",
+            "Check the loss and its gradient at these parameters; a smaller loss scale or float64 may help.",
+        )
+    return out
+
+
+def require_symmetry(op: LinearOperator, asymmetry: float, size: float) -> None:
+    """Refuse an operator whose own products contradict uᵀ(A v) = vᵀ(A u)."""
+    if asymmetry > ASYMMETRY * size:
+        refuse(
+            "this algorithm needs a symmetric operator",
+            f"{innermost(op)!r} whose products differ by {asymmetry:.1e} from symmetry, at norm {size:.1e}",
+            "Symmetrise it as 0.5 * (A + A.T), or freeze what is random in it (dropout, sampling).",
+        )
+
+
+def require_positive(name: str, value: float) -> None:
+    """Refuse a tolerance that can never be met."""
+    if not value > 0:
+        refuse(f"{name} must be > 0", f"{name}={value}", "Use 1e-3 for a picture, 1e-6 for a reference.")

@@ -1,0 +1,212 @@
+"""Which pending direction next, when to restart, when to stop: the run behind `eigenpairs`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..measure import Array
+from ..operators import Counted
+from ..rng import Rng
+from .checkpoint import Store
+from .expansion import Expansion
+from .multiplicity import nothing_missed
+
+Which = Literal["largest", "smallest", "both", "magnitude"]
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Which eigenpairs, and how well."""
+
+    k: int
+    which: Which
+    tol: float
+
+    def __post_init__(self) -> None:
+        if self.which not in ("largest", "smallest", "both", "magnitude"):
+            refuse('which must be "largest", "smallest", "both" or "magnitude"', f"{self.which!r}", "")
+
+    @property
+    def count(self) -> int:
+        return 2 * self.k if self.which == "both" else self.k
+
+    def select(self, values: Array) -> Indices:
+        """Indices of the wanted ones among ascending `values`, in the order they are reported."""
+        up = np.arange(values.size)
+        if self.which == "largest":
+            return up[::-1][: self.k]
+        if self.which == "smallest":
+            return up[: self.k]
+        if self.which == "magnitude":
+            return np.argsort(-np.abs(values), kind="stable")[: self.k]
+        if values.size >= 2 * self.k:
+            return np.concatenate([up[::-1][: self.k], up[: self.k]])
+        # Fewer values than asked for at both ends: each is reported once.
+        high = (values.size + 1) // 2
+        return np.concatenate([up[::-1][:high], up[: values.size - high]])
+
+    def threshold(self, values: Array, norm: float, dtype: torch.dtype) -> Array:
+        """tol · max(|λ|, ε^⅔ ‖H‖)."""
+        floor = float(torch.finfo(dtype).eps) ** (2 / 3) * norm
+        return np.asarray(self.tol * np.maximum(np.abs(values), floor))
+
+
+class KrylovRun:
+    """Grow an `Expansion` until the wanted Ritz pairs have converged and a random probe finds no missed copies."""
+
+    def __init__(self, op: Counted, goal: Goal, block: int, limit: int, rng: Rng) -> None:
+        self.op, self.goal, self.block, self.limit, self.rng = op, goal, block, limit, rng
+        self.expansion = Expansion(op)
+        self.injected = 0
+        self.started_random = True
+        self.probe_from = -1
+        self.probe_pending = 0
+        self._store: Store | None = None
+        self._earlier = -op.count
+
+    @property
+    def products(self) -> int:
+        """Products spent, including those of a run that was killed."""
+        return self._earlier + self.op.count
+
+    def run(self, start: Tensor | None, budget: int) -> None:
+        """Spend at most `budget` products."""
+        if not self.expansion.names:
+            if start is not None:
+                self.started_random = False
+                self.expansion.append(start.to(dtype=self.op.dtype, device=self.op.device))
+            self._inject(self.block - self.expansion.pending)
+        while self.products < budget and not self._finished():
+            self._make_room()
+            if self.expansion.pending == 0 and self._inject(self.block) == 0:
+                break
+            self.expansion.process(min(self._arrange(), budget - self.products))
+            self._save()
+
+    def wanted(self) -> tuple[Array, Array, Array, Bools]:
+        """Values, coordinates, residuals and convergence of the wanted pairs."""
+        values, y, recurrence = self.expansion.ritz()
+        chosen = self.goal.select(values)
+        # The recurrence cannot know more than the products: their measured asymmetry is part of the residual.
+        residuals = np.hypot(recurrence[chosen], self.expansion.noise)
+        return values[chosen], y[:, chosen], residuals, residuals <= self._bound(values, chosen)
+
+    def _bound(self, values: Array, chosen: Indices) -> Array:
+        return self.goal.threshold(values[chosen], float(np.abs(values).max()), self.op.dtype)
+
+    def _open(self) -> Array:
+        """Residuals of the wanted pairs that have not converged, in P and in units of their bounds: `(pending, j)`."""
+        values, y, recurrence = self.expansion.ritz()
+        chosen = self.goal.select(values)
+        bound = self._bound(values, chosen)
+        late = recurrence[chosen] > bound
+        return np.asarray(self.expansion.C @ y[:, chosen[late]] / np.maximum(bound[late], 1e-300))
+
+    def _finished(self) -> bool:
+        size, n = self.expansion.size, self.op.shape[0]
+        # Looking costs size³ operations: look after every product while that is nothing, then every two per cent.
+        if size < min(self.goal.count, n) or (size // self.block) % max(1, size // 50 if size > 200 else 1):
+            return False
+        if self._open().shape[1]:
+            self.probe_from = -1
+            return False
+        if size == n or self._block_saw_all():
+            return True
+        if self.probe_from < 0:
+            self.probe_from = size
+            found = self._inject(1)
+            self.probe_pending = self.expansion.pending
+            return found == 0
+        return self._probe_is_over()
+
+    def _block_saw_all(self) -> bool:
+        """A random block of b columns sees b copies of every eigenvalue; fewer than b means that none is missing."""
+        if self.block < 2 or not self.started_random:
+            return False
+        values = np.sort(self.wanted()[0])
+        spread = self.goal.tol * max(abs(values[0]), abs(values[-1]))
+        return values.size < self.block or bool(
+            (values[self.block - 1 :] - values[: values.size - self.block + 1] > spread).all()
+        )
+
+    def _probe_is_over(self) -> bool:
+        first, size = self.probe_from, self.expansion.size
+        if self.expansion.pending < self.probe_pending or size - first >= max(10, first):
+            return True
+        if size == first:
+            return False
+        probe = self.expansion.T[first:, first:]
+        return nothing_missed(probe, self.wanted()[0], self.goal.which, self.op.shape[0])
+
+    def _arrange(self) -> int:
+        """Put the pending directions that matter most first; how many to take at once."""
+        pending = self.expansion.pending
+        if self.probe_from >= 0:
+            self.expansion.lead(np.eye(pending)[:, -1:])
+            return 1
+        width = min(self.block, pending)
+        if pending > width and self.expansion.size >= self.goal.count:
+            residuals = self._open()
+            if residuals.shape[1]:
+                self.expansion.lead(np.linalg.svd(residuals)[0][:, :width])
+        return width
+
+    def _make_room(self) -> None:
+        expansion = self.expansion
+        if len(expansion.names) + self.block <= self.limit:
+            return
+        probing = self.probe_from >= 0
+        main = self.probe_from if probing else expansion.size
+        spare = self.limit - expansion.pending - (expansion.size - main) - self.block
+        keep = min(main, max(self.goal.count, (self.goal.count + spare) // 2))
+        values, y = np.linalg.eigh(expansion.T[:main, :main])
+        chosen = Goal(-(-keep // 2) if self.goal.which == "both" else keep, self.goal.which, 1.0).select(values)
+        kept = np.zeros((expansion.size, chosen.size + expansion.size - main))
+        kept[:main, : chosen.size] = y[:, chosen]
+        # The probe keeps its own vectors, because its matrix is what it is judged by.
+        kept[main:, chosen.size :] = np.eye(expansion.size - main)
+        expansion.restart(kept)
+        if probing:
+            self.probe_from = chosen.size
+
+    def _inject(self, count: int) -> int:
+        added = 0
+        while added < count and len(self.expansion.names) < self.op.shape[0]:
+            source = self.rng.child("start", self.injected)
+            added += self.expansion.append(self.op.layout.draw(source, 1, "normal", self.op.dtype, self.op.device))
+            self.injected += 1
+        return added
+
+    def keep_in(self, folder: str | os.PathLike[str], header: dict[str, Any]) -> None:
+        """Write the state to `folder` after every step, and go on from what is there."""
+        self._store = Store(folder, header, self.op.layout)
+        loaded = self._store.load()
+        if loaded is None:
+            return
+        state, vectors = loaded
+        self.expansion.restore(state, vectors)
+        self.injected, self.probe_from = int(state["injected"]), int(state["probe_from"])
+        self.probe_pending, self.started_random = int(state["probe_pending"]), bool(state["started_random"])
+        self._earlier += int(state["products"])
+
+    def _save(self) -> None:
+        if self._store is None:
+            return
+        own = {
+            "injected": self.injected,
+            "probe_from": self.probe_from,
+            "probe_pending": self.probe_pending,
+            "started_random": self.started_random,
+            "products": self.products,
+        }
+        names = self.expansion.names
+        self._store.save({**self.expansion.state(), **own}, names, self.expansion.rows[: len(names)])

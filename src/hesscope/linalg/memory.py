@@ -1,0 +1,25 @@
+"""How many Krylov vectors fit."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from ..operators import LinearOperator
+
+
+def vectors_that_fit(op: LinearOperator) -> int:
+    """Vectors of this operator that fill a quarter of the free memory."""
+    itemsize = torch.empty(0, dtype=op.dtype).element_size()
+    return free_bytes(op.device) // 4 // (itemsize * max(1, op.layout.local_size))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Free memory of a device; 4 GiB where the system does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 4 << 30
