@@ -67,7 +67,7 @@ def structured(op: LinearOperator, methods: tuple[str, ...], tol: float) -> Esti
     return None
 
 
-def warn_unmet(what: str, stderr: float, wanted: float, op: Counted, spent: int) -> None:
+def warn_unmet(what: str, stderr: float, wanted: float, op: LinearOperator, spent: int) -> None:
     """Say that the budget ended before the tolerance was met."""
     warnings.warn(
         f"the {what} of {innermost(op)!r} has a standard error of {stderr:.1e} after {spent} products, {wanted:.1e} was "

@@ -49,10 +49,11 @@ def trace(
             return Estimate(value, 0.0, counted.count - before, "dense", exact=True)
         method = "xtrace"
     limit = min(op.shape[0], 2000) if max_products is None else max_products
-    return _until(counted, method, tol, limit, rng)
+    return estimate_trace(counted, method, tol, limit, rng)
 
 
-def _until(op: Counted, method: str, tol: float, limit: int, rng: Rng) -> Estimate:
+def estimate_trace(op: Counted, method: str, tol: float, limit: int, rng: Rng, what: str = "trace") -> Estimate:
+    """Grow the estimator called `method` until its standard error, or the budget `limit`, ends it."""
     estimator, before = METHODS[method](op, rng), op.count
     room = max(estimator.least, vectors_that_fit(op) // estimator.memory)
     value, stderr = 0.0, math.inf
@@ -62,7 +63,7 @@ def _until(op: Counted, method: str, tol: float, limit: int, rng: Rng) -> Estima
         affordable = (limit - (op.count - before)) // estimator.cost
         step = min(step, affordable, room - estimator.probes, op.shape[0] - estimator.probes)
         if estimator.probes and step < 1:
-            warn_unmet("trace", stderr, tol * abs(value), op, op.count - before)
+            warn_unmet(what, stderr, tol * abs(value), op, op.count - before)
             break
         estimator.grow(max(step, 2 if estimator.probes == 0 else 1))
         value, stderr = estimator.estimate()
