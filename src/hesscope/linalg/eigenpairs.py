@@ -36,7 +36,6 @@ class Eigenpairs(Result):
     converged: np.ndarray[tuple[int], np.dtype[np.bool_]]
     products: int
     tol: float
-    coarse_products: int = 0
 
 
 def eigenpairs(
@@ -46,7 +45,6 @@ def eigenpairs(
     tol: float = 1e-3,
     *,
     start: Tensor | None = None,
-    coarse: LinearOperator | None = None,
     block: int | None = None,
     max_basis: int | None = None,
     max_products: int | None = None,
@@ -60,22 +58,24 @@ def eigenpairs(
     `max_basis` vectors, then it restarts with the best ones. Small problems, n ≤ max(200, 4k), are solved exactly.
     At most n pairs are returned. What did not converge is marked in `.converged` and warned about.
 
-    start: `(n, j)` vectors of a nearby problem. coarse: the same operator on a subset of the data; its eigenvectors
-    become the start. block: columns per product (by default 1, or more where the operator likes blocks).
+    start: `(n, j)` eigenvectors of a nearby problem, best first; they save products once they are accurate to about
+    tol (a coarser start, such as one from a subset of the data, saves next to nothing). block: columns per product (by default 1, or more where the operator likes blocks).
     resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
     See docs/theory/algorithms.md.
     """
-    _check(op, k, tol, block, max_basis)
+    require_positive("tol", tol)
+    for name, number in (("k", k), ("block", block), ("max_basis", max_basis), ("max_products", max_products)):
+        if number is not None and number < 1:
+            refuse(f"{name} must be >= 1", f"{name}={number}", "Leave it out for the default.")
     rng = Rng(0) if rng is None else rng
     counted = prepare(op)
     before = counted.count
     n = op.shape[0]
     goal = Goal(min(k, n), which, tol)
+    if start is not None:
+        _check_start(start, op)
     if is_small(counted, 4 * k):
         return _dense(counted, goal, before)
-    coarse_products = 0
-    if coarse is not None:
-        start, coarse_products = _coarse_start(coarse, op, goal, start, block, rng)
     width = _block(op, goal, block)
     limit = _basis_limit(counted, goal, width, max_basis)
     run = KrylovRun(counted, goal, width, limit, rng.child("eigenpairs"))
@@ -89,17 +89,15 @@ def eigenpairs(
     products = run.products
     if not converged.all():
         _warn(run, converged, products, budget)
-    return Eigenpairs(values, vectors, residuals, converged, products, tol, coarse_products)
+    return Eigenpairs(values, vectors, residuals, converged, products, tol)
 
 
-def _check(op: LinearOperator, k: int, tol: float, block: int | None, max_basis: int | None) -> None:
-    if k < 1:
-        refuse("k must be >= 1", f"k={k}", "Ask for at least one eigenpair.")
-    require_positive("tol", tol)
-    if block is not None and block < 1:
-        refuse("block must be >= 1", f"block={block}", "Leave it out to let the operator choose.")
-    if max_basis is not None and max_basis < 1:
-        refuse("max_basis must be >= 1", f"max_basis={max_basis}", "Leave it out to use a quarter of the free memory.")
+def _check_start(start: Tensor, op: LinearOperator) -> None:
+    size = op.layout.local_size
+    if start.ndim != 2 or start.shape[0] != size or start.shape[1] < 1:
+        refuse(f"start must have shape ({size}, j)", f"{tuple(start.shape)}", "Pass the .vectors of a similar problem.")
+    if not bool(torch.isfinite(op.layout.norms(start)).all()):
+        refuse("start must be finite", "NaN or infinity", "Leave it out to start from random vectors.")
 
 
 def _digest(start: Tensor | None, op: Counted) -> str:
@@ -117,20 +115,6 @@ def _dense(op: Counted, goal: Goal, before: int) -> Eigenpairs:
     residuals = torch.linalg.vector_norm(gap, dim=0).cpu().numpy()
     converged = residuals <= goal.threshold(values, float(np.abs(spectrum).max()), op.dtype)
     return Eigenpairs(values, vectors, residuals, converged, op.count - before, goal.tol)
-
-
-def _coarse_start(
-    coarse: LinearOperator, op: LinearOperator, goal: Goal, start: Tensor | None, block: int | None, rng: Rng
-) -> tuple[Tensor, int]:
-    if coarse.shape != op.shape:
-        refuse(
-            f"coarse must have the shape {op.shape} of the operator", f"{coarse.shape}", "Select the same parameters."
-        )
-    with warnings.catch_warnings():
-        # A start need not be converged, so nothing is lost by stopping early.
-        warnings.simplefilter("ignore")
-        first = eigenpairs(coarse, goal.k, goal.which, tol=0.1, start=start, block=block, rng=rng.child("coarse"))
-    return first.vectors.to(dtype=op.dtype, device=op.device), first.products
 
 
 def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:

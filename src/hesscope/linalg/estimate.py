@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..measure import Array
-from ..operators import Counted, LinearOperator
+from ..operators import LinearOperator
 from ..result import Result
 from .guards import innermost
 

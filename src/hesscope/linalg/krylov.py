@@ -18,6 +18,9 @@ from .checkpoint import Store
 from .expansion import Expansion
 from .multiplicity import nothing_missed
 
+# Residuals of pairs that have fully converged come out at one to three units of rounding of ‖H‖.
+ROUNDING = 4.0
+START_IS_CLOSE = 3.0
 Which = Literal["largest", "smallest", "both", "magnitude"]
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -55,9 +58,11 @@ class Goal:
         return np.concatenate([up[::-1][:high], up[: values.size - high]])
 
     def threshold(self, values: Array, norm: float, dtype: torch.dtype) -> Array:
-        """tol · max(|λ|, ε^⅔ ‖H‖)."""
-        floor = float(torch.finfo(dtype).eps) ** (2 / 3) * norm
-        return np.asarray(self.tol * np.maximum(np.abs(values), floor))
+        """tol · max(|λ|, ε^⅔ ‖H‖), but for values that are zero to rounding no less than rounding itself."""
+        eps = float(torch.finfo(dtype).eps)
+        bound = self.tol * np.maximum(np.abs(values), eps ** (2 / 3) * norm)
+        zero = ROUNDING * eps * norm
+        return np.asarray(np.where(np.abs(values) <= zero, np.maximum(bound, 2 * zero), bound))
 
 
 class KrylovRun:
@@ -67,7 +72,7 @@ class KrylovRun:
         self.op, self.goal, self.block, self.limit, self.rng = op, goal, block, limit, rng
         self.expansion = Expansion(op)
         self.injected = 0
-        self.started_random = True
+        self.started_random, self.begun = True, False
         self.probe_from = -1
         self.probe_pending = 0
         self._store: Store | None = None
@@ -79,25 +84,44 @@ class KrylovRun:
         return self._earlier + self.op.count
 
     def run(self, start: Tensor | None, budget: int) -> None:
-        """Spend at most `budget` products."""
-        if not self.expansion.names:
-            if start is not None:
-                self.started_random = False
-                self.expansion.append(start.to(dtype=self.op.dtype, device=self.op.device))
-            self._inject(self.block - self.expansion.pending)
+        """Spend at most `budget` products, from vectors of a nearby problem if there are any."""
+        self._begin(None if start is None else start.to(dtype=self.op.dtype, device=self.op.device))
         while self.products < budget and not self._finished():
             self._make_room()
             if self.expansion.pending == 0 and self._inject(self.block) == 0:
                 break
-            self.expansion.process(min(self._arrange(), budget - self.products))
-            self._save()
+            self._advance(min(self._arrange(), budget - self.products))
+
+    def _begin(self, start: Tensor | None) -> None:
+        if self.begun:
+            return
+        if start is not None:
+            if not self.expansion.names and self.expansion.append(start[:, :1]):
+                self._advance(1)
+            rest = start[:, 1:]
+            if self.expansion.size and rest.shape[1]:
+                value, _, residual = self.expansion.ritz()
+                # Vectors within the tolerance are worth a product each; rougher ones are worth more as one vector that
+                # leans on all of them, because a single Krylov space is the cheapest way to refine.
+                close = residual[0] <= START_IS_CLOSE * self.goal.tol * abs(value[0])
+                added = self.expansion.append(rest if close else rest.sum(1, keepdim=True))
+                if added:
+                    self.expansion.lead(np.eye(self.expansion.pending)[:, -added:])
+        self.started_random = start is None
+        self.begun = True
+        self._inject(self.block - self.expansion.pending)
+
+    def _advance(self, width: int) -> None:
+        self.expansion.process(width)
+        self._save()
 
     def wanted(self) -> tuple[Array, Array, Array, Bools]:
         """Values, coordinates, residuals and convergence of the wanted pairs."""
         values, y, recurrence = self.expansion.ritz()
         chosen = self.goal.select(values)
-        # The recurrence cannot know more than the products: their measured asymmetry is part of the residual.
-        residuals = np.hypot(recurrence[chosen], self.expansion.noise)
+        # The recurrence cannot know more than the products: rounding and their measured asymmetry are part of it.
+        rounding = ROUNDING * float(torch.finfo(self.op.dtype).eps) * float(np.abs(values).max())
+        residuals = np.sqrt(recurrence[chosen] ** 2 + self.expansion.noise**2 + rounding**2)
         return values[chosen], y[:, chosen], residuals, residuals <= self._bound(values, chosen)
 
     def _bound(self, values: Array, chosen: Indices) -> Array:
@@ -123,9 +147,9 @@ class KrylovRun:
             return True
         if self.probe_from < 0:
             self.probe_from = size
-            found = self._inject(1)
+            self._inject(1)
             self.probe_pending = self.expansion.pending
-            return found == 0
+            return self.probe_pending == 0
         return self._probe_is_over()
 
     def _block_saw_all(self) -> bool:
@@ -195,7 +219,8 @@ class KrylovRun:
         state, vectors = loaded
         self.expansion.restore(state, vectors)
         self.injected, self.probe_from = int(state["injected"]), int(state["probe_from"])
-        self.probe_pending, self.started_random = int(state["probe_pending"]), bool(state["started_random"])
+        self.probe_pending = int(state["probe_pending"])
+        self.started_random, self.begun = bool(state["started_random"]), bool(state["begun"])
         self._earlier += int(state["products"])
 
     def _save(self) -> None:
@@ -206,6 +231,7 @@ class KrylovRun:
             "probe_from": self.probe_from,
             "probe_pending": self.probe_pending,
             "started_random": self.started_random,
+            "begun": self.begun,
             "products": self.products,
         }
         names = self.expansion.names
