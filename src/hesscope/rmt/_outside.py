@@ -208,7 +208,10 @@ def _runs(curve: Curve) -> Iterator[tuple[float, float]]:
 
 def _cut_at_infinity(curve: Curve, start: float, stop: float) -> list[Gap]:
     """Split a run where x passes through infinity (δ = 0), so that every gap is an interval of the line."""
-    left, right = (float(value) + 0.0 for value in curve.trace(np.array([start, stop]))[0])
+    left, right = (float(value) for value in curve.trace(np.array([start, stop]))[0])
+    unit = np.sqrt(curve.g.moment(2)) * curve.t.moment(1)
+    # A hard edge is computed as a product with a rounded zero.
+    left, right = (0.0 if abs(end) < 1e-12 * unit else end for end in (left, right))
     bottom = curve.outer.at(np.array([start, stop]))[1]
     if curve.inner.bottom[1] != 0:
         if np.prod(bottom) < 0:

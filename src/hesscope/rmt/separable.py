@@ -122,7 +122,7 @@ class GeneralisedMarchenkoPastur(Measure):
         if inside.any():
             here = np.where(flat[inside] == 0, 1e-300, flat[inside])
             delta, e = self._solve(here)
-            out[inside] = cumulative(here, delta, e, self._g, self._t, self.ratio)
+            out[inside] = cumulative(here + 0j, delta, e, self._g, self._t, self.ratio)
         if not inside.all():
             out[~inside] = self._cdf_in_gaps(flat[~inside])
         return np.clip(out, 0.0, 1.0).reshape(points.shape)
@@ -172,31 +172,33 @@ class GeneralisedMarchenkoPastur(Measure):
             place[(x > left) & (x < right)] = index
         return place
 
+    def smooth_cdf(self, x: ArrayLike, width: float) -> Real:
+        """P(λ + width·Cauchy <= x): needs neither the support nor the real axis, hence cheap and smooth in parameters."""
+        points = np.asarray(x, dtype=np.float64)
+        z = np.asarray(points.reshape(-1) + 1j * width, np.complex128)
+        delta, e = self._solve(z)
+        return cumulative(z, delta, e, self._g, self._t, self.ratio).reshape(points.shape)
+
     @cached_property
-    def _levels(self) -> list[tuple[float, float]]:
-        """F at the two ends of every gap; they differ by the atom at zero if the gap holds it."""
+    def _levels(self) -> list[float]:
+        """F on every gap, without the atom at zero."""
         levels = []
         for gap in self.gaps:
-            ends = []
-            for x, u in ((gap.left, gap.start), (gap.right, gap.stop)):
-                if np.isinf(x):
-                    ends.append(0.0 if x < 0 else 1.0)
-                    continue
-                # At a hard edge δ is infinite: F is the same a little inside the gap.
-                delta, e = gap.curve.delta_e(u + 1e-6 * (gap.start + gap.stop - 2 * u))
-                at, d, v = np.array([x]), np.array([delta + 0j]), np.array([e + 0j])
-                ends.append(float(cumulative(at, d, v, self._g, self._t, self.ratio)[0]))
-            levels.append((ends[0], ends[1]))
+            if np.isinf(gap.left) or np.isinf(gap.right):
+                levels.append(0.0 if np.isinf(gap.left) else 1.0 - self.mass_at_zero)
+                continue
+            # Off the ends, because δ is infinite at a hard edge.
+            u = gap.start + 0.3 * (gap.stop - gap.start)
+            x = float(gap.curve.trace(np.array([u]))[0][0])
+            z, delta, e = (np.array([value + 0j]) for value in (x, *gap.curve.delta_e(u)))
+            level = float(cumulative(z, delta, e, self._g, self._t, self.ratio)[0])
+            levels.append(level - self.mass_at_zero * (x >= 0))
         return levels
 
     def _cdf_in_gaps(self, x: Real) -> Real:
-        out = np.empty_like(x)
-        for gap, (low, high) in zip(self.gaps, self._levels, strict=True):
-            here = (x >= gap.left) & (x <= gap.right)
-            # Before its atom at zero a gap has the level of its left end, after it that of its right end.
-            atom = gap.left < 0 < gap.right or (gap.left == 0 < gap.right)
-            out[here] = np.where(x[here] >= 0, high, low) if atom else 0.5 * (low + high)
-        return out
+        bulks_below = np.sum([x >= right for _, right in self.support], axis=0, dtype=np.intp)
+        first = 0 if np.isinf(self.gaps[0].left) else 1
+        return np.asarray(np.asarray(self._levels)[bulks_below - first] + self.mass_at_zero * (x >= 0))
 
     @cached_property
     def _table(self) -> tuple[Real, Real]:
