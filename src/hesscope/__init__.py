@@ -32,7 +32,7 @@ _HOME = {
     "Rng": "rng",
     "Result": "result",
 }
-_MODULES = ("rmt", "closed_form", "testing")
+_MODULES = ("errors", "rmt", "closed_form", "testing")
 
 if TYPE_CHECKING:
     from .curvature import Fisher as Fisher

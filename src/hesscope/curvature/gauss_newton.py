@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
+from ..linalg import Estimate
 from ..operators import LinearOperator
 from ..rng import Rng
 from ..space import ParameterSpace
@@ -27,6 +28,22 @@ class GaussNewton(CurvatureOperator):
 
     def _middle(self, rows: Rows, image: Tensor, first_row: int) -> Tensor:
         return rows.curvature(image)
+
+    def structured_trace(self, tol: float) -> Estimate | None:
+        """tr G from per-example gradients, where the network has the structure."""
+        from .structured import structured_trace
+
+        return structured_trace(self, tol, with_functional=False) if self._is_gauss_newton else None
+
+    def structured_diagonal(self, tol: float) -> Estimate | None:
+        """diag G from per-example gradients, where the network has the structure."""
+        from .structured import structured_diagonal
+
+        return structured_diagonal(self, tol, with_functional=False) if self._is_gauss_newton else None
+
+    @property
+    def _is_gauss_newton(self) -> bool:
+        return True
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         return self._engine.sandwich(columns, rows, block, self._middle)
@@ -58,6 +75,10 @@ class Fisher(GaussNewton):
             refuse("samples must be >= 1", f"{samples}", "One sample per row is usual.")
         super().__init__(problem)
         self.kind, self.samples, self.rng = kind, samples, rng
+
+    @property
+    def _is_gauss_newton(self) -> bool:
+        return self.kind == "exact"
 
     def _middle(self, rows: Rows, image: Tensor, first_row: int) -> Tensor:
         if self.kind == "exact":

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import DerivativeError, HesscopeError
 from ..space import ParameterSpace
+from .culprits import failing_modules
 from .data import examples_in, first_examples, halves
 from .memory import counting_saved_bytes, is_out_of_memory
 from .problem import Problem
@@ -112,6 +113,16 @@ class GradientGraphs(KeptGraphs):
 
     def products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         """Σ_batches H[rows, columns] Vᵀ for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
+        try:
+            return self._products(columns, rows, block)
+        except DerivativeError as error:
+            named = "; ".join(failing_modules(self.problem.subset(_PROBE_EXAMPLES))) or "no single module found"
+            raise DerivativeError(
+                f"every operation must have a second derivative; these have none or a wrong one: {named}. "
+                "Replace the module by one of plain operations, or leave its parameters out with params=."
+            ) from error
+
+    def _products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         self.build()
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         if self.kept_batches:
@@ -173,7 +184,4 @@ def _grad(
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
-        raise DerivativeError(
-            f"every operation of the model must have a second derivative; got {error}. "
-            "hs.check(problem) names the module."
-        ) from error
+        raise DerivativeError(f"every operation must have a second derivative; got {error}") from error

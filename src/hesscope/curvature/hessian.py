@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
+from ..linalg import Estimate
 from ..operators import Layout, LinearOperator
 from ..space import ParameterSpace
 from .distributed import ShardedLayout
@@ -105,6 +106,18 @@ class Hessian(CurvatureOperator):
     def preferred_block(self) -> int:
         return 8 if self.method == "batched" else 1
 
+    def structured_trace(self, tol: float) -> Estimate | None:
+        """tr H from per-example gradients, where the network has the structure."""
+        from .structured import structured_trace
+
+        return structured_trace(self, tol, with_functional=True)
+
+    def structured_diagonal(self, tol: float) -> Estimate | None:
+        """diag H from per-example gradients, where the network has the structure."""
+        from .structured import structured_diagonal
+
+        return structured_diagonal(self, tol, with_functional=True)
+
     def _restricted(self, rows: ParameterSpace, columns: ParameterSpace) -> Hessian:
         part = object.__new__(type(self))
         CurvatureOperator.__init__(part, self.problem, rows, columns)
@@ -123,3 +136,9 @@ class FunctionalHessian(Hessian):
     def __init__(self, problem: Problem) -> None:
         problem.need_rows("the functional Hessian")
         super().__init__(problem, method="kept")
+
+    def structured_trace(self, tol: float) -> Estimate | None:
+        return None  # what the structure knows is the Gauss-Newton part
+
+    def structured_diagonal(self, tol: float) -> Estimate | None:
+        return None

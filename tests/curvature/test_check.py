@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hesscope as hs
+from curvature.cases import CASES
+
+
+class WrongSquare(torch.autograd.Function):
+    """x² with a backward that forgets that it depends on x: first derivatives right, second ones silently zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.x = x.detach()
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return 2 * ctx.x * grads[0]
+
+
+class Wraps(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function.apply(x)
+
+
+def net(middle: nn.Module) -> hs.Problem:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), middle, nn.Linear(5, 2))
+    return hs.Problem.of(model, "mse", (torch.randn(20, 3), torch.randn(20, 2)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_right_models_pass(name: str) -> None:
+    problem = CASES[name](torch.float32).problem
+    verdict = hs.check(problem)
+    assert verdict.passed, str(verdict)
+    assert verdict.agreement < 1e-6
+    assert verdict.symmetry < 1e-12
+    assert verdict.linearity < 1e-12
+    assert 0 < verdict.noise_floor < 1e-4
+    assert hs.Hessian(problem).verdict.startswith("passed")
+
+
+def test_a_silently_wrong_module_is_found_and_named() -> None:
+    verdict = hs.check(net(Wraps(WrongSquare)))
+    assert not verdict.passed
+    assert len(verdict.failing_modules) == 1
+    assert verdict.failing_modules[0].startswith("1 (Wraps): its second derivative is off by")
+    assert str(verdict).startswith("FAILED")
+
+
+def test_a_module_without_second_derivative_is_named() -> None:
+    model = nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 2))
+    problem = hs.Problem.of(model, "mse", (torch.randint(0, 9, (12, 3)), torch.randn(12, 2)))
+    with pytest.raises(hs.errors.DerivativeError, match=r"0 \(EmbeddingBag\): no second derivative"):
+        hs.Hessian(problem) @ torch.ones(problem.space.size)
+    verdict = hs.check(problem)
+    assert not verdict.passed
+    assert verdict.failing_modules[0].startswith("0 (EmbeddingBag): no second derivative")
+
+
+def test_unused_parameters_are_reported_and_give_zero_blocks() -> None:
+    class Extra(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x)
+
+    problem = hs.Problem.of(Extra(), "mse", (torch.randn(8, 3), torch.randn(8, 2)))
+    assert hs.check(problem).unused_parameters == ("unused.weight", "unused.bias")
+    H = hs.Hessian(problem).dense()
+    assert float(H[problem.space.indices("unused.*")].abs().max()) == 0.0
+    assert float(H[problem.space.indices("used.*")].abs().max()) > 0.0
+
+
+def test_constants_that_a_model_changes_in_place_do_not_spoil_the_traced_method() -> None:
+    """linearize(grad) folds constants and would run in-place updates of them again at every product."""
+
+    class Scales(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            factor = torch.ones(2, dtype=x.dtype)
+            factor.mul_(2.0)
+            return x * factor
+
+    problem = hs.Problem.of(
+        nn.Sequential(nn.Linear(3, 2), nn.Tanh(), Scales()).double(),
+        "mse",
+        (torch.randn(8, 3).double(), torch.randn(8, 2).double()),
+    )
+    traced, kept = hs.Hessian(problem, method="linearize"), hs.Hessian(problem, method="kept")
+    v = torch.randn(problem.space.size).double()
+    for _ in range(3):
+        assert torch.allclose(traced @ v, kept @ v, atol=1e-13)
+
+
+def test_plan_names_cost_before_running() -> None:
+    problem = CASES["mlp"]().problem
+    short, long = hs.plan(problem, "eigenpairs", k=2), hs.plan(problem, "eigenpairs", k=8)
+    assert 0 < short.products < long.products <= problem.space.size
+    assert long.seconds > 0
+    assert long.bytes == long.graph_bytes + long.basis_bytes
+    with pytest.raises(hs.errors.InputError, match="the task must be known"):
+        hs.plan(problem, "everything")
