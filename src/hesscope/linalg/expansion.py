@@ -42,17 +42,17 @@ class Expansion:
         """Vectors `start` to `stop` as an `(n, stop - start)` view."""
         return self.rows[start:stop].T
 
-    def append(self, block: Tensor) -> int:
-        """Add the part of `block` that is orthogonal to all vectors as pending directions; how many were added."""
+    def append(self, block: Tensor) -> Array:
+        """Add what is new in `block` as pending directions; the coordinates of its (normalised) columns in P."""
         known = self.columns(0, len(self.names))
         lengths = self.layout.norms(block)
         # Columns are normalised first, so the threshold is relative to what was offered.
         unit = block / torch.where(lengths > 0, lengths, 1.0).to(block.dtype)
-        rest, _ = project_out(self.layout, known, unit)
-        new, _ = orthonormalise(self.layout, rest, 100 * float(torch.finfo(block.dtype).eps), known)
+        rest, h = project_out(self.layout, known, unit)
+        new, factor = orthonormalise(self.layout, rest, 100 * float(torch.finfo(block.dtype).eps), known)
         self._store(new)
         self.C = np.vstack([self.C, np.zeros((new.shape[1], self.size))])
-        return new.shape[1]
+        return np.vstack([h[self.size :], factor])
 
     def lead(self, directions: Array) -> None:
         """Rotate P so that its combinations `directions`, `(pending, b)`, come first; P only matters as a space."""

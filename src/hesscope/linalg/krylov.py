@@ -16,7 +16,7 @@ from ..operators import Counted
 from ..rng import Rng
 from .checkpoint import Store
 from .expansion import Expansion
-from .multiplicity import nothing_missed
+from .multiplicity import contributes, nothing_missed
 
 # Residuals of pairs that have fully converged come out at one to three units of rounding of ‖H‖.
 ROUNDING = 4.0
@@ -74,7 +74,6 @@ class KrylovRun:
         self.injected = 0
         self.started_random, self.begun = True, False
         self.probe_from = -1
-        self.probe_pending = 0
         self._store: Store | None = None
         self._earlier = -op.count
 
@@ -87,7 +86,9 @@ class KrylovRun:
         """Spend at most `budget` products, from vectors of a nearby problem if there are any."""
         self._begin(None if start is None else start.to(dtype=self.op.dtype, device=self.op.device))
         while self.products < budget and not self._finished():
-            self._make_room()
+            if self._full:
+                spare = self.limit - self.expansion.pending - self.block
+                self._restart(max(self.goal.count, (self.goal.count + spare) // 2))
             if self.expansion.pending == 0 and self._inject(self.block) == 0:
                 break
             self._advance(min(self._arrange(), budget - self.products))
@@ -96,17 +97,20 @@ class KrylovRun:
         if self.begun:
             return
         if start is not None:
-            if not self.expansion.names and self.expansion.append(start[:, :1]):
-                self._advance(1)
+            if not self.expansion.names:
+                self.expansion.append(start[:, :1])
+                if self.expansion.pending:
+                    self._advance(1)
             rest = start[:, 1:]
             if self.expansion.size and rest.shape[1]:
                 value, _, residual = self.expansion.ritz()
                 # Vectors within the tolerance are worth a product each; rougher ones are worth more as one vector that
                 # leans on all of them, because a single Krylov space is the cheapest way to refine.
                 close = residual[0] <= START_IS_CLOSE * self.goal.tol * abs(value[0])
-                added = self.expansion.append(rest if close else rest.sum(1, keepdim=True))
-                if added:
-                    self.expansion.lead(np.eye(self.expansion.pending)[:, -added:])
+                self.expansion.append(rest if close else rest.sum(1, keepdim=True))
+                # The remainder of the first product waits until the start has been used up.
+                if self.expansion.pending > 1:
+                    self.expansion.lead(np.eye(self.expansion.pending)[:, 1:])
         self.started_random = start is None
         self.begun = True
         self._inject(self.block - self.expansion.pending)
@@ -145,12 +149,11 @@ class KrylovRun:
             return False
         if size == n or self._block_saw_all():
             return True
+        if self.probe_from >= 0 and self._probe_found_nothing():
+            return True
         if self.probe_from < 0:
-            self.probe_from = size
-            self._inject(1)
-            self.probe_pending = self.expansion.pending
-            return self.probe_pending == 0
-        return self._probe_is_over()
+            self._start_probe()
+        return self.expansion.pending == 0
 
     def _block_saw_all(self) -> bool:
         """A random block of b columns sees b copies of every eigenvalue; fewer than b means that none is missing."""
@@ -162,53 +165,67 @@ class KrylovRun:
             (values[self.block - 1 :] - values[: values.size - self.block + 1] > spread).all()
         )
 
-    def _probe_is_over(self) -> bool:
+    def _start_probe(self) -> None:
+        """A random direction outside V becomes the first pending one; what it shares with P is not left out."""
+        if self.limit - len(self.expansion.names) < max(10, self.expansion.size):
+            self._restart(self.goal.count)
+        self.probe_from = self.expansion.size
+        direction = self.expansion.append(self._draw())
+        if np.linalg.norm(direction) > 0:
+            self.expansion.lead(direction)
+
+    def _probe_found_nothing(self) -> bool:
         first, size = self.probe_from, self.expansion.size
-        if self.expansion.pending < self.probe_pending or size - first >= max(10, first):
-            return True
         if size == first:
             return False
-        probe = self.expansion.T[first:, first:]
-        return nothing_missed(probe, self.wanted()[0], self.goal.which, self.op.shape[0])
+        values, probe = self.wanted()[0], self.expansion.T[first:, first:]
+        if nothing_missed(probe, values, self.goal.which, self.op.shape[0]):
+            return True
+        ended = np.linalg.norm(self.expansion.C[:, -1]) <= 1e-10 * self.expansion.scale
+        if not (ended or self._full or size - first >= max(10, first)):
+            return False
+        slack = float(self.goal.threshold(values, self.expansion.scale, self.op.dtype).max())
+        if not contributes(probe, values, self.goal.which, slack):
+            return True
+        # It found a copy, so there may be another one: ask again.
+        self.probe_from = -1
+        return False
 
     def _arrange(self) -> int:
         """Put the pending directions that matter most first; how many to take at once."""
-        pending = self.expansion.pending
+        expansion = self.expansion
         if self.probe_from >= 0:
-            self.expansion.lead(np.eye(pending)[:, -1:])
+            if expansion.size > self.probe_from:
+                expansion.lead(expansion.C[:, -1:])
             return 1
-        width = min(self.block, pending)
-        if pending > width and self.expansion.size >= self.goal.count:
+        width = min(self.block, expansion.pending)
+        if expansion.pending > width and expansion.size >= self.goal.count:
             residuals = self._open()
             if residuals.shape[1]:
-                self.expansion.lead(np.linalg.svd(residuals)[0][:, :width])
+                expansion.lead(np.linalg.svd(residuals)[0][:, :width])
         return width
 
-    def _make_room(self) -> None:
-        expansion = self.expansion
-        if len(expansion.names) + self.block <= self.limit:
-            return
-        probing = self.probe_from >= 0
-        main = self.probe_from if probing else expansion.size
-        spare = self.limit - expansion.pending - (expansion.size - main) - self.block
-        keep = min(main, max(self.goal.count, (self.goal.count + spare) // 2))
-        values, y = np.linalg.eigh(expansion.T[:main, :main])
-        chosen = Goal(-(-keep // 2) if self.goal.which == "both" else keep, self.goal.which, 1.0).select(values)
-        kept = np.zeros((expansion.size, chosen.size + expansion.size - main))
-        kept[:main, : chosen.size] = y[:, chosen]
-        # The probe keeps its own vectors, because its matrix is what it is judged by.
-        kept[main:, chosen.size :] = np.eye(expansion.size - main)
-        expansion.restart(kept)
-        if probing:
-            self.probe_from = chosen.size
+    @property
+    def _full(self) -> bool:
+        return len(self.expansion.names) + self.block > self.limit
+
+    def _restart(self, keep: int) -> None:
+        """Forget all but the `keep` best Ritz vectors; the relation of the expansion stays exact."""
+        values, y, _ = self.expansion.ritz()
+        k = -(-keep // 2) if self.goal.which == "both" else keep
+        self.expansion.restart(y[:, Goal(k, self.goal.which, 1.0).select(values)])
 
     def _inject(self, count: int) -> int:
-        added = 0
-        while added < count and len(self.expansion.names) < self.op.shape[0]:
-            source = self.rng.child("start", self.injected)
-            added += self.expansion.append(self.op.layout.draw(source, 1, "normal", self.op.dtype, self.op.device))
-            self.injected += 1
-        return added
+        """Add random pending directions, as many as there is space for."""
+        before = self.expansion.pending
+        while self.expansion.pending < before + count and len(self.expansion.names) < self.op.shape[0]:
+            self.expansion.append(self._draw())
+        return self.expansion.pending - before
+
+    def _draw(self) -> Tensor:
+        self.injected += 1
+        source = self.rng.child("start", self.injected - 1)
+        return self.op.layout.draw(source, 1, "normal", self.op.dtype, self.op.device)
 
     def keep_in(self, folder: str | os.PathLike[str], header: dict[str, Any]) -> None:
         """Write the state to `folder` after every step, and go on from what is there."""
@@ -219,7 +236,6 @@ class KrylovRun:
         state, vectors = loaded
         self.expansion.restore(state, vectors)
         self.injected, self.probe_from = int(state["injected"]), int(state["probe_from"])
-        self.probe_pending = int(state["probe_pending"])
         self.started_random, self.begun = bool(state["started_random"]), bool(state["begun"])
         self._earlier += int(state["products"])
 
@@ -229,7 +245,6 @@ class KrylovRun:
         own = {
             "injected": self.injected,
             "probe_from": self.probe_from,
-            "probe_pending": self.probe_pending,
             "started_random": self.started_random,
             "begun": self.begun,
             "products": self.products,

@@ -26,9 +26,7 @@ def ruled_out(probe: Array, threshold: float, size: int) -> bool:
     steps = probe.shape[0]
     ritz = np.linalg.eigvalsh(probe)
     low, high = float(ritz[0]), float(ritz[-1])
-    if not high < threshold:
-        return False
-    if steps < 2:
+    if steps < 2 or not high < threshold:
         return False
     spread = max(high - low, 1e-300)
     growth = math.acosh(1 + 2 * (threshold - high) / spread) * (steps - 1)
@@ -39,15 +37,22 @@ def ruled_out(probe: Array, threshold: float, size: int) -> bool:
 
 def nothing_missed(probe: Array, values: Array, which: str, size: int) -> bool:
     """`ruled_out` at the ends that `which` asks for, given the wanted eigenvalues found so far."""
+    return all(ruled_out(matrix, edge, size) for matrix, edge in _ends(probe, values, which))
+
+
+def contributes(probe: Array, values: Array, which: str, slack: float) -> bool:
+    """Whether the probe's matrix has a Ritz value that lies more than `slack` inside the wanted range."""
+    return any(np.linalg.eigvalsh(matrix)[-1] > edge + slack for matrix, edge in _ends(probe, values, which))
+
+
+def _ends(probe: Array, values: Array, which: str) -> list[tuple[Array, float]]:
+    """For every end asked for, the matrix turned so that this end is its upper one, and the last wanted value there."""
     if which == "largest":
-        return ruled_out(probe, float(values.min()), size)
+        return [(probe, float(values.min()))]
     if which == "smallest":
-        return ruled_out(-probe, float(-values.max()), size)
+        return [(-probe, float(-values.max()))]
     if which == "magnitude":
         edge = float(np.abs(values).min())
-        return ruled_out(probe, edge, size) and ruled_out(-probe, edge, size)
-    half = values.size // 2
-    ordered = np.sort(values)
-    return ruled_out(probe, float(ordered[-half:].min()), size) and ruled_out(
-        -probe, float(-ordered[:half].max()), size
-    )
+        return [(probe, edge), (-probe, edge)]
+    half, ordered = values.size // 2, np.sort(values)
+    return [(probe, float(ordered[-half:].min())), (-probe, float(-ordered[:half].max()))]
