@@ -1,0 +1,1 @@
+"""Experiments of "Cracking the Hessian: closed-form Hessian spectra for fundamental neural networks"."""
