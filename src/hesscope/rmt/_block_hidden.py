@@ -6,6 +6,7 @@ The block (i, j) is (1/N) X diag(η) X^T with η = 1{a_i, a_j > 0} ∂²φ/∂a_
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import comb
 
 import numpy as np
@@ -27,6 +28,7 @@ _FARTHEST = 10.5  # |σ(z)| beyond it has probability 1e-20 at the widths where 
 _CONTROLS = (-1.0, 0.0, 1.0)
 
 
+@lru_cache(maxsize=64)
 def one_example(classes: int, hidden: int) -> tuple[float, float]:
     """E[η_ii²] and E[η_ij²]: exact, by one integral over the length of a (its direction is uniform and independent)."""
     nodes, weights = np.polynomial.legendre.leggauss(_RADII)
@@ -58,6 +60,7 @@ def one_example(classes: int, hidden: int) -> tuple[float, float]:
     return average(1, diagonal), average(2, off_diagonal)
 
 
+@lru_cache(maxsize=64)
 def two_examples(classes: int, hidden: int, draws: int, rng: Rng) -> tuple[Estimate, Estimate]:
     """E[η_ii η'_ii] and E[η_ij η'_ij] of two examples under the same output weights, with standard errors."""
     pairs = RectifiedPairs.draw(hidden, 1.0, draws, rng)

@@ -7,6 +7,7 @@ Every block is (1/N) X diag(g) X^T, and g becomes independent of X as the input 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -51,7 +52,7 @@ def linear_cross_entropy(
     population = _own_class(classes) if block == "diagonal" or classes == 2 else _two_classes(classes)
     if block == "off_diagonal" and classes == 2:
         population = _negated(population)
-    return GeneralisedMarchenkoPastur(population, None, ratio)
+    return _OneSided(population, None, ratio)
 
 
 def hidden_cross_entropy(
@@ -84,14 +85,29 @@ def hidden_mse(ratio: float, output_weights: ArrayLike, first: int, second: int)
     return GeneralisedMarchenkoPastur(population, None, ratio)
 
 
+@dataclass(frozen=True, eq=False)
+class _OneSided(GeneralisedMarchenkoPastur):
+    """A law on one side of zero whose bulk reaches its own atom at zero (γ > 1), where the two cannot be told apart."""
+
+    def cdf(self, x: ArrayLike) -> Array:
+        points = np.asarray(x, dtype=np.float64)
+        out = super().cdf(points)
+        if not self.mass_at_zero:
+            return out
+        below = 1.0 - self.mass_at_zero if self.mean < 0 else 0.0
+        at_zero = np.where(points < 0, below, below + self.mass_at_zero)
+        return np.where(np.abs(points) < 1e-12 * self._scale, at_zero, out)
+
+
 def _own_class(classes: int) -> Population:
     """g = 1/(4 cosh²(u/2)), u = z - ℓ the logit of p; g is even, so the contour bends by i tanh u."""
     nodes, weights = log_sum_rule(classes - 1)
     line = np.arange(-nodes.max() - _REACH, -nodes.min() + _REACH, _STEP)
     u = line + 1j * _DEPTH * np.tanh(line)
-    turn = 1.0 + 1j * _DEPTH / np.cosh(line) ** 2
+    turn = np.asarray(1.0 + 1j * _DEPTH / np.cosh(line) ** 2, dtype=np.complex128)
     density = np.exp(-0.5 * (u[:, None] + nodes) ** 2) @ weights / np.sqrt(2 * np.pi)
-    return _population(0.25 / np.cosh(0.5 * u) ** 2, _STEP * density * turn, (0.0, 0.25))
+    g = np.asarray(0.25 / np.cosh(0.5 * u) ** 2, dtype=np.complex128)
+    return _population(g, _STEP * density * turn, (0.0, 0.25))
 
 
 def _two_classes(classes: int) -> Population:
@@ -103,7 +119,7 @@ def _two_classes(classes: int) -> Population:
     reach = _REACH / np.sqrt(2)
     w = np.arange(nodes.min() - reach, nodes.max() + reach, step) - 1j * _DEPTH
     density = np.exp(-((w[:, None] - nodes) ** 2)) @ weights / np.sqrt(np.pi)
-    g = -((2 * np.cosh(delta)[:, None] + np.exp(w)) ** -2.0)
+    g = np.asarray(-((2 * np.cosh(delta)[:, None] + np.exp(w)) ** -2.0), dtype=np.complex128)
     return _population(g.ravel(), (delta_weights[:, None] * (step * density)).ravel(), (-0.25, 0.0))
 
 

@@ -162,4 +162,4 @@ def check_setting(ratio: float, classes: int, hidden: int = 3) -> None:
 
 
 def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

@@ -1,0 +1,1 @@
+"""Dong, Zhang, Yao & Sun (2025): Towards Quantifying the Hessian Structure of Neural Networks."""
