@@ -56,11 +56,15 @@ class KeptGraphs:
         """What autograd saves for one example, measured on a few and without the parameters themselves."""
         few = first_examples(batch, _PROBE_EXAMPLES)
         own = {t.untyped_storage().data_ptr() for t in self.leaves.values()}
-        with counting_saved_bytes(own) as count:
-            graph = self.trace(few)
+        pieces: Iterator[int] = in_pieces(few, lambda piece: self._saved_bytes(piece, own))
+        return sum(pieces) / (examples_in(few) or 1)
+
+    def _saved_bytes(self, batch: Any, without: set[int]) -> int:
+        with counting_saved_bytes(without) as count:
+            graph = self.trace(batch)
             total = count()
         del graph
-        return total / (examples_in(few) or 1)
+        return total
 
     def rebuilt(self) -> Iterator[Any]:
         """The batches beyond the kept ones."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from ..errors import InputError, refuse
@@ -23,7 +23,9 @@ def refuse_random_modules(model: nn.Module) -> None:
             continue
         drops = isinstance(module, _DropoutNd) and module.p > 0
         drops |= isinstance(module, nn.MultiheadAttention | nn.RNNBase) and float(module.dropout) > 0
-        if drops or isinstance(module, _NormBase | nn.RReLU):
+        # Batch-norm mixes examples; other normalisations only matter where they update running statistics.
+        updates = isinstance(module, _NormBase) and (isinstance(module, _BatchNorm) or module.track_running_stats)
+        if drops or updates or isinstance(module, nn.RReLU):
             bad.append(f"{name or '(the model)'} ({type(module).__name__})")
     if bad:
         shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
