@@ -1,0 +1,73 @@
+"""`hesscope analyze`: everything about one Hessian, a report, and ten plain lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...report.config import AnalyzeConfig
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Loaded, Source
+
+
+@dataclass(frozen=True)
+class Analyze(Source):
+    """Analyse the Hessian of a problem; writes report.html, result files and figures, and ends in ten plain lines."""
+
+    out: Path = Path("hesscope-out")
+    """Folder for the report, the results and the figures."""
+    json: bool = False
+    """Print JSON for machines."""
+    settings: AnalyzeConfig = field(default_factory=AnalyzeConfig)
+
+    @property
+    def kept(self) -> Path:
+        return self.out / "state"
+
+    def run(self, bars: Bars) -> Answer:
+        return analyze_and_write(self.load(), self.settings, self.out, bars)
+
+
+def analyze_and_write(loaded: Loaded, settings: AnalyzeConfig, out: Path, bars: Bars) -> Answer:
+    """Analyse, then write `analysis.json/.npz`, `report.html` and `figures/`."""
+    from ...analyze import analyze
+    from ...plots.analysis import analysis_figures, save_figures
+    from ...report import ten_lines, write_report
+
+    found = analyze(
+        loaded.problem,
+        settings,
+        checkpoints=loaded.checkpoints,
+        title=loaded.title,
+        source=loaded.source,
+        resume=out / "state",
+        watch=bars,
+    )
+    result = found.save(out / "analysis")
+    page = write_report(found, out / "report.html")
+    save_figures(analysis_figures(found), out / "figures")
+    lines = ten_lines(found)
+    data = {
+        "title": found.title,
+        "parameters": found.size,
+        "loss": found.loss,
+        "sharpness": found.sharpness,
+        "sharpness_error": found.extremes.largest_residuals[0],
+        "largest": found.extremes.largest,
+        "smallest": found.extremes.smallest,
+        "trace": found.traces.hessian,
+        "trace_stderr": found.traces.hessian_stderr,
+        "negative_mass": found.negative_mass,
+        "negative_weight": found.negative_weight,
+        "outliers": found.gap[0],
+        "classes": found.classes,
+        "between_layers": {m.partition: m.off_diagonal_share for m in found.blocks},
+        "kronecker_error": {d.layer: d.frobenius_error for d in found.decoupling},
+        "claims": found.claims,
+        "products": found.products,
+        "seconds": found.seconds,
+        "lines": lines,
+    }
+    passed = found.verdict is None or found.verdict.passed
+    return Answer([f"{found.title}: {found.size:,} parameters", *lines], data, passed, [page, result, out / "figures"])

@@ -1,0 +1,50 @@
+"""`hesscope blocks`: how large every block of the Hessian is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Source
+
+
+@dataclass(frozen=True)
+class Blocks(Source):
+    """Frobenius norms of the blocks of the Hessian by layer, tensor, neuron, class or head."""
+
+    by: Literal["layer", "tensor", "neuron", "class", "head"] = "layer"
+    """What a block is."""
+    out: Path = Path("hesscope-out")
+    """Folder for the result and the figure."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    def run(self, bars: Bars) -> Answer:
+        from ..._survey import block_map
+        from ...plots.analysis import save_figures
+        from ...plots.block_map import block_map_figure
+
+        problem = self.load().problem
+        bars(f"blocks by {self.by}", 0)
+        found = block_map(problem, self.by)
+        kind = "exact" if found.exact else "estimated"
+        lines = [
+            f"{len(found.names)} blocks by {self.by}, norms {kind}",
+            f"{1 - found.off_diagonal_share:.2%} of ‖H‖² on the diagonal, {found.off_diagonal_share:.2%} off it",
+        ]
+        if len(found.names) <= 24:
+            width = max(len(name) for name in found.names)
+            rows = zip(found.names, found.norms, strict=True)
+            lines += [f"{name:>{width}}  " + " ".join(f"{value:9.3g}" for value in row) for name, row in rows]
+        data = {
+            "names": found.names,
+            "norms": found.norms,
+            "exact": found.exact,
+            "off_diagonal_share": found.off_diagonal_share,
+        }
+        files = [found.save(self.out / f"blocks-{self.by}")]
+        files += save_figures({f"blocks-{self.by}": block_map_figure(found)}, self.out)
+        return Answer(lines, data, True, files)

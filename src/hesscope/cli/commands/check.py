@@ -1,0 +1,25 @@
+"""`hesscope check`: are the second derivatives of this model right?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Source
+
+
+@dataclass(frozen=True)
+class Check(Source):
+    """Test symmetry, linearity and agreement with float64 differences on the model and data at hand."""
+
+    json: bool = False
+    """Print JSON for machines."""
+
+    def run(self, bars: Bars) -> Answer:
+        from ..._survey import verdict_of
+
+        problem = self.load().problem
+        bars("self-check", 0)
+        found = verdict_of(problem)
+        return Answer([found.text], {"verdict": found}, found.passed)

@@ -1,0 +1,101 @@
+"""`hesscope compare`: two results, checkpoints or models side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tyro
+
+from ...report.config import AnalyzeConfig
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Loaded, from_preset, from_text
+
+if TYPE_CHECKING:
+    from ...report.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Spectra, blocks and top eigenspaces of two analyses: result files, file.py:function[@weights.npz], or presets."""
+
+    a: tyro.conf.Positional[str]
+    """The first."""
+    b: tyro.conf.Positional[str]
+    """The second."""
+    k: int = 10
+    """Dimension of the top eigenspaces to compare."""
+    data_dir: Path | None = None
+    """Folder with real data for presets."""
+    out: Path = Path("hesscope-out")
+    """Folder for the figure."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    def run(self, bars: Bars) -> Answer:
+        from ...plots.analysis import save_figures
+        from ...plots.spectrum import spectrum_figure
+
+        first, second = (self._analysis(text, bars) for text in (self.a, self.b))
+        data = comparison(first, second, self.k)
+        lines = [f"{'':<26}{'A':>14}{'B':>14}"]
+        lines += [f"{name:<26}{a:>14.5g}{b:>14.5g}" for name, (a, b) in data["numbers"].items()]
+        lines.append(f"Spectra: Kolmogorov distance {data['kolmogorov']:.3f}, W₁ distance {data['wasserstein']:.3g}")
+        lines += [f"Blocks by {kind}: relative difference {gap:.1%}" for kind, gap in data["blocks"].items()]
+        if data["overlap"] is not None:
+            lines.append(f"Overlap of the top eigenspaces, dimension 1 to {len(data['overlap'])}: ")
+            lines[-1] += " ".join(f"{value:.2f}" for value in data["overlap"])
+        named = [(f"A: {first.title}", first.spectrum.measure()), (f"B: {second.title}", second.spectrum.measure())]
+        files = save_figures({"compare": spectrum_figure(named)}, self.out)
+        return Answer(lines, data, True, files)
+
+    def _analysis(self, text: str, bars: Bars) -> Analysis:
+        from ...analyze import analyze
+        from ...errors import refuse
+        from ...report import Analysis, load_result
+
+        if Path(text).suffix in (".json", ".npz"):
+            found = load_result(text)
+            if not isinstance(found, Analysis):
+                refuse("compare needs two analyses", f"{found.kind} in {text!r}", "Write them with `hesscope analyze`.")
+            return found
+        loaded: Loaded = from_text(text) if ":" in text else from_preset(text, self.data_dir)
+        settings = AnalyzeConfig(k=max(self.k, 3), decouple=0)
+        return analyze(loaded.problem, settings, title=loaded.title, source=loaded.source, watch=bars)
+
+
+def comparison(a: Analysis, b: Analysis, k: int) -> dict[str, Any]:
+    """Numbers of both, distances of their spectra and blocks, overlap of top spaces where they share parameters."""
+    pairs = {
+        "parameters": (a.size, b.size),
+        "loss": (a.loss, b.loss),
+        "sharpness": (a.sharpness, b.sharpness),
+        "trace": (a.traces.hessian, b.traces.hessian),
+        "negative share of Σ|λ|": (a.negative_weight, b.negative_weight),
+        "outliers": (a.gap[0], b.gap[0]),
+    }
+    blocks = {}
+    for one in a.blocks:
+        other = b.block_map(one.partition)
+        if other is not None and other.names == one.names:
+            blocks[one.partition] = float(np.linalg.norm(one.norms - other.norms) / np.linalg.norm(one.norms))
+            pairs[f"share between {one.partition}s"] = (one.off_diagonal_share, other.off_diagonal_share)
+    left, right = a.spectrum.measure(), b.spectrum.measure()
+    return {
+        "numbers": pairs,
+        "kolmogorov": left.kolmogorov(right),
+        "wasserstein": left.wasserstein(right),
+        "blocks": blocks,
+        "overlap": _overlaps(a, b, k),
+    }
+
+
+def _overlaps(a: Analysis, b: Analysis, k: int) -> list[float] | None:
+    u, v = a.extremes.vectors, b.extremes.vectors
+    if u is None or v is None or a.parameters != b.parameters:
+        return None
+    cosines = u[:, :k].astype(np.float64).T @ v[:, :k].astype(np.float64)
+    return [float((cosines[:j, :j] ** 2).sum() / j) for j in range(1, min(cosines.shape) + 1)]

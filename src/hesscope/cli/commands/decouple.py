@@ -1,0 +1,48 @@
+"""`hesscope decouple`: how near each layer's Hessian is to a Kronecker product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Source
+
+
+@dataclass(frozen=True)
+class Decouple(Source):
+    """Compare each layer's Hessian with E[M] ⊗ E[xxᵀ]: eigenvalues, overlap of the top spaces, errors."""
+
+    layer: tuple[str, ...] = ()
+    """Layers to compare (default: every linear and convolutional one)."""
+    k: int = 20
+    """Eigenpairs to compare."""
+    out: Path = Path("hesscope-out")
+    """Folder for the results and the figure."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    def run(self, bars: Bars) -> Answer:
+        from ..._survey import kronecker_layers, layer_decoupling
+        from ...errors import refuse
+        from ...kron import decouple
+        from ...plots.analysis import save_figures
+        from ...plots.layers import decoupling_figure
+
+        problem = self.load().problem
+        layers = list(self.layer) or kronecker_layers(problem)
+        if not layers:
+            refuse("the model must have a linear or convolutional layer", "none", "Use `hesscope blocks` instead.")
+        found = []
+        for layer in layers:
+            bars(f"Kronecker factors of {layer}", 0)
+            found.append(layer_decoupling(decouple(problem, layer), self.k))
+        lines = [
+            f"{d.layer}: error {d.frobenius_error:.1%} (Frobenius), {d.spectral_error:.1%} (spectral); "
+            f"overlap of the top {d.overlap.size} spaces {d.overlap.min():.2f} to {d.overlap.max():.2f}"
+            for d in found
+        ]
+        files = [d.save(self.out / f"decouple-{number}") for number, d in enumerate(found)]
+        files += save_figures({"decoupling": decoupling_figure(found[:4])}, self.out)
+        return Answer(lines, {"layers": found}, True, files)

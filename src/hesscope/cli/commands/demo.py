@@ -1,0 +1,29 @@
+"""`hesscope demo`: a small network on the embedded digits, from training to report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...report.config import AnalyzeConfig
+from ..answer import Answer
+from ..progress import Bars
+from ..source import from_preset
+from .analyze import analyze_and_write
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train a small network on digits that ship with the package, analyse its Hessian, write a report."""
+
+    out: Path = Path("demo")
+    """Folder for the report, the results and the figures."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    @property
+    def kept(self) -> Path:
+        return self.out / "state"
+
+    def run(self, bars: Bars) -> Answer:
+        return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars)

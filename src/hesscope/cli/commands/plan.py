@@ -1,0 +1,33 @@
+"""`hesscope plan`: what a computation would cost, before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Source
+
+
+@dataclass(frozen=True)
+class Plan(Source):
+    """Memory, products and seconds that an algorithm would need on this problem."""
+
+    algorithm: Literal["eigenpairs", "spectral_density", "trace", "diagonal"] = "eigenpairs"
+    """What would run."""
+    k: int = 10
+    """Eigenpairs, where that is what would run."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    def run(self, bars: Bars) -> Answer:
+        from ...curvature.plan import plan
+
+        options = {"k": self.k} if self.algorithm == "eigenpairs" else {}
+        found: Any = plan(self.load().problem, self.algorithm, **options)
+        lines = [
+            f"{self.algorithm}: about {found.products} products, {found.seconds:.3g} s, {found.bytes / 1e6:.3g} MB"
+        ]
+        data = {"algorithm": self.algorithm, "products": found.products, "seconds": found.seconds, "bytes": found.bytes}
+        return Answer(lines, data)

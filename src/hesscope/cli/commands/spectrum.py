@@ -1,0 +1,91 @@
+"""`hesscope spectrum`: eigenvalues at the ends and the density of one curvature matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..answer import Answer
+from ..progress import Bars
+from ..source import Source
+
+if TYPE_CHECKING:
+    from ...curvature import CurvatureOperator, Problem
+
+Matrix = Literal["hessian", "gauss-newton", "functional", "fisher"]
+
+
+@dataclass(frozen=True)
+class SpectrumCommand(Source):
+    """Spectral density and extreme eigenvalues of one curvature matrix."""
+
+    matrix: Matrix = "hessian"
+    """Which matrix: H, G, R = H - G, or the exact Fisher matrix."""
+    params: str = "*"
+    """Glob of the parameters to look at."""
+    k: int = 10
+    """Eigenvalues at each end."""
+    tol: float = 1e-3
+    """Relative residual of an eigenpair."""
+    probes: int = 10
+    """Random vectors, at most."""
+    steps: int = 80
+    """Lanczos steps per random vector, at most."""
+    out: Path = Path("hesscope-out")
+    """Folder for the result and the figure."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    @property
+    def kept(self) -> Path:
+        return self.out / "spectrum-state"
+
+    def run(self, bars: Bars) -> Answer:
+        from ...linalg import eigenpairs, spectral_density
+        from ...operators import Counted
+        from ...plots.analysis import save_figures
+        from ...plots.spectrum import spectrum_figure
+        from ...report.analysis import MeasuredSpectrum
+
+        problem = self.load().problem
+        operator = _operator(problem if self.params == "*" else problem.select(self.params), self.matrix)
+        ends = eigenpairs(Counted(operator, on_product=bars("eigenvalues", 5 * self.k)), self.k, "both", self.tol)
+        density = spectral_density(
+            Counted(operator, on_product=bars("density", self.probes * self.steps // 4)),
+            self.probes,
+            self.steps,
+            resume=self.kept,
+        )
+        found = MeasuredSpectrum(
+            density.nodes, density.weights, density.size, density.error, ends.products + density.products
+        )
+        half = ends.values.size // 2
+        largest, smallest = ends.values[:half], ends.values[half:]
+        lines = [
+            f"{self.matrix} of {operator.shape[0]:,} parameters, {found.products} products",
+            "largest:  " + "  ".join(f"{value:.4g}" for value in largest),
+            "smallest: " + "  ".join(f"{value:.4g}" for value in smallest),
+            f"worst residual {ends.residuals.max():.1e}, {'all' if ends.converged.all() else 'NOT all'} converged",
+            f"mean {found.measure().mean:.4g}, share below zero {float(found.measure().cdf(0.0)):.1%} (density ± {found.error:.1g} in W₁)",
+        ]
+        data: dict[str, Any] = {
+            "largest": largest,
+            "smallest": smallest,
+            "residuals": ends.residuals,
+            "nodes": found.nodes,
+        }
+        data |= {"weights": found.weights, "products": found.products, "converged": bool(ends.converged.all())}
+        files = [found.save(self.out / "spectrum")]
+        files += save_figures({"spectrum": spectrum_figure([(self.matrix, found.measure())], largest)}, self.out)
+        return Answer(lines, data, True, files)
+
+
+def _operator(problem: Problem, matrix: Matrix) -> CurvatureOperator:
+    from ...curvature import Fisher, FunctionalHessian, GaussNewton, Hessian
+
+    if matrix == "fisher":
+        return Fisher(problem, kind="exact")
+    if matrix == "gauss-newton":
+        return GaussNewton(problem)
+    return FunctionalHessian(problem) if matrix == "functional" else Hessian(problem)

@@ -1,0 +1,145 @@
+"""Where a problem comes from: a function in the user's own file, or a preset."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tyro
+
+from ..errors import HesscopeError, refuse
+
+if TYPE_CHECKING:
+    from ..curvature import Problem
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which problem to look at."""
+
+    source: tyro.conf.Positional[str | None] = None
+    """file.py:make_problem, a function without arguments that returns a Problem (or a dict of them along training);
+    file.py:make_problem@weights.npz evaluates it at other weights."""
+    preset: str | None = None
+    """A ready-made problem instead: mlp-digits and cnn-digits are embedded, lenet-cifar and gpt-shakespeare read
+    --data-dir."""
+    data_dir: Path | None = None
+    """Folder with real data for presets (default: $HESSCOPE_DATA, else a marked synthetic stand-in)."""
+
+    def load(self) -> Loaded:
+        """The problem, after running the user's file or training the preset."""
+        if (self.source is None) == (self.preset is None):
+            refuse(
+                "give either file.py:make_problem or --preset NAME",
+                "both" if self.source else "neither",
+                "Try --preset mlp-digits.",
+            )
+        if self.preset is not None:
+            return from_preset(self.preset, self.data_dir)
+        assert self.source is not None
+        return from_text(self.source)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A problem with its name and, where there are any, its checkpoints along training."""
+
+    problem: Problem
+    title: str
+    source: str
+    checkpoints: Mapping[str, Problem] | None = None
+
+
+def from_preset(name: str, data_dir: Path | None = None) -> Loaded:
+    """Train a preset."""
+    from ..zoo.presets import preset
+
+    trained = preset(name, data_dir)
+    return Loaded(trained.problem, trained.title, f"preset {name}", trained.checkpoints)
+
+
+def from_text(text: str) -> Loaded:
+    """`file.py:function` or `file.py:function@weights.npz`."""
+    place, _, weights = text.partition("@")
+    file, colon, function = place.rpartition(":")
+    if not colon or not file.endswith(".py") or not function.isidentifier():
+        refuse("a problem is written file.py:function", f"{text!r}", "For example model.py:make_problem.")
+    made = _call(Path(file), function)
+    checkpoints: dict[str, Problem] | None = None
+    if isinstance(made, Mapping) and made:
+        checkpoints = {str(label): _problem(text, problem) for label, problem in made.items()}
+        made = list(checkpoints.values())[-1]
+    problem = _problem(text, made)
+    if weights:
+        problem = problem.at(_weights(Path(weights), problem))
+    return Loaded(
+        problem, f"{type(problem.model).__name__} of {Path(file).name}", f"{Path(file).name}:{function}", checkpoints
+    )
+
+
+def _call(file: Path, name: str) -> Any:
+    if not file.is_file():
+        refuse("the file of a problem must exist", f"{str(file)!r}", "Check the path.")
+    spec = importlib.util.spec_from_file_location(f"hesscope_user_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Last, so that the file can import its neighbours but none of them can take the place of a library.
+    sys.path.append(str(file.resolve().parent))
+    sys.modules[spec.name] = module
+    loader = spec.loader
+    _guard(file, "the file must run", lambda: loader.exec_module(module))
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        refuse(f"{file.name} must define {name}()", "no such function", f"It has: {', '.join(known) or 'none'}.")
+    return _guard(file, f"{name}() must run without arguments", function)
+
+
+def _guard(file: Path, must: str, work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except HesscopeError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        where = f" at line {lines[-1]}" if lines else ""
+        refuse(
+            must, f"{type(error).__name__}: {error}{where} of {file.name}", "Set HESSCOPE_DEBUG=1 for the traceback."
+        )
+
+
+def _problem(text: str, value: Any) -> Problem:
+    from ..curvature import Problem
+
+    if not isinstance(value, Problem):
+        refuse(
+            f"{text} must return a hesscope.Problem (or a dict of them)",
+            f"{type(value).__name__}",
+            "End it with `return hs.Problem.of(model, loss, data)`.",
+        )
+    return value
+
+
+def _weights(path: Path, problem: Problem) -> dict[str, Any]:
+    import torch
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError) as error:
+        refuse("weights must be an .npz of plain arrays", f"{str(path)!r} ({error})", "Write it with numpy.savez.")
+    for name, array in arrays.items():
+        if name not in problem.space.names or problem.space.shape_of(name) != array.shape:
+            refuse(
+                "every array of the weights must be a parameter of the same shape",
+                f"{name!r} with shape {array.shape}",
+                f"Parameters: {', '.join(problem.space.names[:8])}.",
+            )
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

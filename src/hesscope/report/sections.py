@@ -1,0 +1,214 @@
+"""The parts of a report: what each kind of result shows, and how to read it."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..experiments.base import Outcome
+from ..result import Result
+from . import markup
+from .analysis import Analysis
+from .figures import block_views, course_views, decoupling_views, spectrum_views
+from .summary import ten_lines
+
+SPECTRUM = (
+    "Each curve says how the eigenvalues of a matrix are spread: H is the Hessian of the loss, G its Gauss-Newton part. "
+    "Most eigenvalues crowd around zero (flat directions); the diamonds are large ones, resolved one by one, and what is "
+    "left of zero is negative curvature. Where G covers H, the loss's own curvature explains it; what H has beyond G comes from "
+    "the curvature of the network. An orange curve is what random matrix theory predicts for the bulk."
+)
+BLOCKS = (
+    "Every cell is the Frobenius norm of one block of the Hessian, coloured by decades below the largest one. Bright cells on "
+    "the diagonal and dark ones elsewhere mean that the blocks hardly interact, and that an optimiser may treat them apart. "
+    "Outlines mark layers. Point at a cell for names and norms, drag to zoom, double-click to zoom out."
+)
+DECOUPLING = (
+    "The Hessian of a layer is compared with E[M] ⊗ E[xxᵀ], a Kronecker product of two small matrices. A small error and an "
+    "overlap near 1 mean that methods such as K-FAC or Shampoo see nearly the true curvature of that layer."
+)
+COURSE = (
+    "The same numbers at checkpoints along training. Sharpness that rises to 2 / step size and stays there is the edge of "
+    "stability; a trace that falls with the loss is the Gauss-Newton part shrinking as predictions become sure."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One section: its place in the navigation, its title there, its markup."""
+
+    anchor: str
+    title: str
+    html: str
+
+
+def parts_of(name: str, result: Result) -> list[Part]:
+    """The sections of one result."""
+    if isinstance(result, Analysis):
+        return _analysis(result)
+    return [_outcome(name, result)] if isinstance(result, Outcome) else [_plain(name, result)]
+
+
+def _analysis(a: Analysis) -> list[Part]:
+    parts = [Part("summary-section", "Summary", _summary(a))]
+    parts.append(Part("spectrum-section", "Spectrum", markup.figure(spectrum_views(a), SPECTRUM, _eigenvalues(a))))
+    if a.blocks:
+        parts.append(Part("blocks-section", "Blocks", markup.figure(block_views(a.blocks), BLOCKS, _norms(a))))
+    if a.decoupling:
+        made = markup.figure(decoupling_views(a.decoupling), DECOUPLING, _errors(a))
+        parts.append(Part("decoupling-section", "Kronecker", made))
+    if a.course is not None:
+        made = markup.figure(course_views(a.course), COURSE, _course(a))
+        parts.append(Part("course-section", "Training", made))
+    if a.claims:
+        note = (
+            '<p class="read">The first rows check this run; the others hold what papers say of networks against '
+            "yours. A statement that does not hold is a finding, not an error.</p>"
+        )
+        made = f'<section id="claims-section"><h2>Claims</h2>{markup.claims_table(a.claims)}{note}</section>'
+        parts.append(Part("claims-section", "Claims", made))
+    parts.append(Part("provenance-section", "Provenance", _provenance(a)))
+    return parts
+
+
+def _summary(a: Analysis) -> str:
+    error = float(a.extremes.largest_residuals[0])
+    trace_error = "exact" if a.traces.hessian_stderr == 0 else f"± {a.traces.hessian_stderr:.2g}"
+    versus = f"against {a.classes} classes" if a.classes else "large eigenvalues before the widest gap"
+    tiles = [
+        markup.tile("Sharpness λ_max", f"{a.sharpness:.4g}", f"± {error:.1g} (residual)"),
+        markup.tile("Trace", f"{a.traces.hessian:.4g}", trace_error),
+        markup.tile("Outliers", str(a.gap[0]), versus),
+        markup.tile("Negative curvature", f"{a.negative_weight:.2%}", "of Σ|λ|"),
+    ]
+    layer = a.block_map("layer")
+    if layer is not None:
+        tiles.append(markup.tile("In the layers' own blocks", f"{1 - layer.off_diagonal_share:.1%}", "of ‖H‖²"))
+    lines = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text.strip())}</dd>"
+        for name, _, text in (line.partition(":") for line in ten_lines(a))
+    )
+    alarm = "".join(f'<p class="alarm" role="alert">{escape(note)}</p>' for note in a.notes if "failed" in note)
+    return (
+        f'{alarm}<div class="tiles">{"".join(tiles)}</div>'
+        f'<section id="summary-section"><h2>In ten lines</h2><dl class="lines">{lines}</dl></section>'
+    )
+
+
+def _eigenvalues(a: Analysis) -> str:
+    e = a.extremes
+    rows = [
+        (
+            f"{rank + 1}",
+            f"{value:.6g}",
+            f"{e.largest_residuals[rank]:.1e}",
+            "" if e.gauss_newton is None else f"{e.gauss_newton[rank] / value:.1%}",
+        )
+        for rank, value in enumerate(e.largest)
+    ]
+    rows += [(f"{-i - 1}", f"{v:.6g}", f"{e.smallest_residuals[i]:.1e}", "") for i, v in enumerate(e.smallest)]
+    head = ("Rank", "Eigenvalue", "Residual", "Gauss-Newton share")
+    return markup.disclosure("Eigenvalues as a table", markup.table(head, rows))
+
+
+def _norms(a: Analysis) -> str:
+    layer = a.block_map("layer")
+    if layer is None or len(layer.names) > 30:
+        return ""
+    rows = [(name, *(f"{value:.3g}" for value in row)) for name, row in zip(layer.names, layer.norms, strict=True)]
+    return markup.disclosure("Norms by layer as a table", markup.table(("", *layer.names), rows))
+
+
+def _errors(a: Analysis) -> str:
+    j = max(1, (a.classes or 2) - 1)
+    rows = [
+        (d.layer, f"{d.size:,}", f"{d.frobenius_error:.2%}", f"{d.spectral_error:.2%}", f"{d.overlap_at(j):.3f}")
+        for d in a.decoupling
+    ]
+    head = ("Layer", "Parameters", "Frobenius error", "Spectral error", f"Overlap of the top {j}")
+    return markup.disclosure("Errors as a table", markup.table(head, rows))
+
+
+def _course(a: Analysis) -> str:
+    c = a.course
+    if c is None:
+        return ""
+    columns = zip(c.labels, c.loss, c.sharpness, c.trace, c.layer_share, strict=True)
+    rows = [(label, *(f"{value:.4g}" for value in values)) for label, *values in columns]
+    return markup.disclosure(
+        "Numbers as a table", markup.table(("Step", "Loss", "λ_max", "Trace", "Between layers"), rows)
+    )
+
+
+def _provenance(a: Analysis) -> str:
+    run = [*a.provenance.items(), ("products", f"{a.products:,}"), ("seconds", f"{a.seconds:.1f}")]
+    if a.verdict is not None:
+        run.append(("self-check", a.verdict.text))
+    run += [("note", note) for note in a.notes]
+    shapes = [(name, " × ".join(str(size) for size in shape)) for name, shape in a.parameters.items()]
+    return (
+        '<section id="provenance-section"><h2>Settings and provenance</h2>'
+        f"{markup.pairs_table(run)}"
+        f"{markup.disclosure('Settings', markup.pairs_table(a.settings.items()))}"
+        f"{markup.disclosure(f'{len(shapes)} parameter tensors', markup.pairs_table(shapes))}"
+        f"{markup.disclosure('Model', f'<pre>{escape(a.model)}</pre>')}</section>"
+    )
+
+
+def _outcome(name: str, outcome: Outcome) -> Part:
+    stills = "".join(
+        f'<h3>{escape(title)}</h3><img class="still" alt="{escape(outcome.name)}: {escape(title)}" src="{_still(made)}">'
+        for title, made in _figures(outcome).items()
+    )
+    settings = markup.disclosure("Settings", markup.pairs_table(outcome.config.items()))
+    anchor = _anchor(name)
+    body = f'<section id="{anchor}"><h2>{escape(outcome.name)}</h2>{markup.claims_table(outcome.claims)}{stills}{settings}</section>'
+    return Part(anchor, outcome.name, body)
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    from ..experiments import find, names
+
+    # A file can name anything; only what ships with Hesscope is drawn.
+    draw: Callable[[Outcome], dict[str, Any]] | None = find(outcome.name).figures if outcome.name in names() else None
+    return draw(outcome) if draw else {}
+
+
+def _still(figure: Any) -> str:
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def field_values(result: Result) -> list[tuple[str, Any]]:
+    """The fields of any result, in order."""
+    described: Any = result
+    return [(f.name, getattr(result, f.name)) for f in fields(described)]
+
+
+def _plain(name: str, result: Result) -> Part:
+    rows = [(field, short(value)) for field, value in field_values(result)]
+    anchor = _anchor(name)
+    return Part(
+        anchor,
+        name,
+        f'<section id="{anchor}"><h2>{escape(name)}: {result.kind}</h2>{markup.pairs_table(rows)}</section>',
+    )
+
+
+def short(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, np.ndarray):
+        inner = np.array2string(value, precision=5, threshold=12)
+        return f"{' × '.join(map(str, value.shape)) or 'scalar'}: {inner}"
+    return str(value)[:500]
+
+
+def _anchor(name: str) -> str:
+    return "result-" + "".join(c if c.isascii() and c.isalnum() else "-" for c in name)

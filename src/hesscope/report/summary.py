@@ -1,0 +1,125 @@
+"""The ten plain lines at the end of an analysis."""
+
+from __future__ import annotations
+
+from .analysis import Analysis
+
+
+def ten_lines(a: Analysis) -> list[str]:
+    """Sharpness, trace, negative mass, outliers, Gauss-Newton, blocks, Kronecker, theory, cost, what next."""
+    named = (
+        ("Sharpness", _sharpness(a)),
+        ("Trace", _trace(a)),
+        ("Negative mass", _negative(a)),
+        ("Outliers", _outliers(a)),
+        ("Gauss-Newton", _gauss_newton(a)),
+        ("Blocks", _blocks(a)),
+        ("Kronecker", _kronecker(a)),
+        ("Theory", _theory(a)),
+        ("Cost", _cost(a)),
+        ("Next", what_next(a)),
+    )
+    return [f"{name + ':':<15}{text}" for name, text in named]
+
+
+def _sharpness(a: Analysis) -> str:
+    error = float(a.extremes.largest_residuals[0])
+    return (
+        f"λ_max = {a.sharpness:.4g} ± {error:.1g}; gradient descent is stable below a step of {2 / a.sharpness:.3g}"
+        if a.sharpness > 0
+        else f"λ_max = {a.sharpness:.4g} ± {error:.1g}: no positive curvature"
+    )
+
+
+def _trace(a: Analysis) -> str:
+    t = a.traces
+    error = "exact" if t.hessian_stderr == 0 else f"± {t.hessian_stderr:.1g}"
+    effective = f"; λ_max alone is {a.sharpness / t.hessian:.0%} of it" if t.hessian > 0 else ""
+    return f"tr H = {t.hessian:.4g} ({error}) over {a.size:,} parameters{effective}"
+
+
+def _negative(a: Analysis) -> str:
+    lowest = float(a.extremes.smallest[0])
+    return (
+        f"{a.negative_mass:.1%} of eigenvalues lie below −{a.noise:.1g} and carry {a.negative_weight:.2%} of the "
+        f"absolute curvature; λ_min = {lowest:.3g}"
+    )
+
+
+def _outliers(a: Analysis) -> str:
+    count, ratio = a.gap
+    versus = f"{a.classes} classes" if a.classes else "no classes (not cross-entropy)"
+    return f"{count} eigenvalues stand out (the next is {ratio:.2g} times smaller) against {versus}"
+
+
+def _gauss_newton(a: Analysis) -> str:
+    if a.extremes.gauss_newton is None or a.traces.gauss_newton is None:
+        return "not separable: the loss is only known as a number (pass a torch loss to Problem.of)"
+    share = a.extremes.gauss_newton / a.extremes.largest
+    count = max(1, min(a.gap[0], share.size))
+    trace = a.traces.gauss_newton / a.traces.hessian if a.traces.hessian else float("nan")
+    return f"G carries {share[:count].mean():.1%} of the top {count} eigenvalues and {trace:.1%} of the trace"
+
+
+def _blocks(a: Analysis) -> str:
+    layer = a.block_map("layer")
+    if layer is None:
+        return "not measured (one layer only, or switched off)"
+    sign = "exact" if layer.exact else "estimated"
+    return (
+        f"{1 - layer.off_diagonal_share:.1%} of ‖H‖² lies in the {len(layer.names)} layers' own blocks ({sign}), "
+        f"{layer.off_diagonal_share:.1%} between layers"
+    )
+
+
+def _kronecker(a: Analysis) -> str:
+    if not a.decoupling:
+        return "not measured (no linear or convolutional layer, or switched off)"
+    parts = [f"{d.layer} {1 - d.frobenius_error:.0%}" for d in a.decoupling[:4]]
+    more = f" and {len(a.decoupling) - 4} more" if len(a.decoupling) > 4 else ""
+    return f"E[M] ⊗ E[xxᵀ] explains {', '.join(parts)}{more} of each layer's Hessian (1 − relative Frobenius error)"
+
+
+def _theory(a: Analysis) -> str:
+    said = [f"{a.classes - 1} outliers for {a.classes} classes"] if a.classes else []
+    if a.prediction is not None and a.prediction.largest.size:
+        said.append(f"λ_max ≈ {a.prediction.largest[0]:.3g} from mean inputs and E[M] (measured {a.sharpness:.3g})")
+    if a.prediction is not None:
+        size = float(abs(a.spectrum.nodes) @ a.spectrum.weights)
+        distance = a.prediction.measure().wasserstein(a.spectrum.measure()) / size if size > 0 else 0.0
+        said.append(f"Kronecker factors give the spectrum up to {distance:.0%} of Σ|λ|")
+    if a.fit is not None:
+        said.append(f"closest limit law {a.fit.law} at {a.fit.distance:.2f}")
+    return "; ".join(said) or "nothing without classes or layers of the known kinds"
+
+
+def _cost(a: Analysis) -> str:
+    method = (
+        f"; derivatives by {a.verdict.method}, {'checked' if a.verdict.passed else 'CHECK FAILED'}" if a.verdict else ""
+    )
+    return f"{a.products:,} matrix-vector products, {a.seconds:.1f} s{method}"
+
+
+def what_next(a: Analysis) -> str:
+    """The one thing most worth a look, from the numbers."""
+    if a.verdict is not None and not a.verdict.passed:
+        return "the self-check failed: read `hesscope check`, and trust no number above before it passes"
+    if a.unused:
+        return f"{len(a.unused)} selected parameters do not enter the loss (first: {a.unused[0]}): is that meant?"
+    if not a.extremes.converged:
+        return "some eigenpairs did not converge: run again in float64 (problem.cast) or with a larger --tol"
+    if a.gradient_norm > 0.1 * max(a.loss, 1e-12) and a.negative_weight > 0.1:
+        return (
+            f"still far from a minimum (|∇L| = {a.gradient_norm:.2g}): train on, then compare with `hesscope compare`"
+        )
+    if a.negative_weight > 0.1:
+        return "the negative part: `hesscope spectrum` on checkpoints shows whether it fades with training"
+    layer = a.block_map("layer")
+    if layer is not None and layer.off_diagonal_share > 0.5:
+        return "layers are strongly coupled: a layer-wise optimiser loses most of ‖H‖²; see the block map"
+    poor = [d for d in a.decoupling if d.frobenius_error > 0.5]
+    if poor:
+        return f"{poor[0].layer} is far from Kronecker: `hesscope decouple` compares better factorisations for it"
+    if a.classes and abs(a.gap[0] - (a.classes - 1)) > 1:
+        return f"{a.gap[0]} outliers for {a.classes} classes: see which classes merge in the top eigenvectors"
+    return "the course along training: analyse several checkpoints (return a dict of problems) and watch λ_max"
