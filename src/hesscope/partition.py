@@ -1,0 +1,172 @@
+"""Which parameters belong together: every parameter carries the number of its block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
+
+import torch
+from torch import Tensor, nn
+
+from .errors import refuse
+from .space import ParameterSpace
+
+if TYPE_CHECKING:
+    from .curvature import Problem
+
+Kind = Literal["layer", "tensor", "neuron", "class", "head"]
+_HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "num_attention_heads")
+_AFTER_HEADS = ("out_proj", "o_proj", "c_proj", "wo", "proj", "out", "dense")
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Blocks of a flat parameter vector: `labels[k]` is the block of parameter k, `layers[b]` the layer of block b.
+
+    "layer": the tensors of one module. "tensor": each tensor alone. "neuron": a row of a weight and its bias (an output
+    channel, a token of an embedding); other tensors stay whole. "class": the rows of the output layer, other layers
+    whole. "head": the slices of attention projections that one head owns, other layers whole.
+    """
+
+    labels: Tensor
+    names: tuple[str, ...]
+    layers: tuple[str, ...]
+
+    @staticmethod
+    def by(kind: Kind, problem: Problem) -> Partition:
+        """The blocks of one kind, in the order of the problem's parameters."""
+        if kind not in get_args(Kind):
+            refuse(f"a partition must be one of {', '.join(get_args(Kind))}", f"{kind!r}", "Or use Partition.of.")
+        space, model = problem.space, problem.model
+        last = _output_layer(space) if kind == "class" else ""
+        heads = _head_slices(space, model) if kind == "head" else {}
+        numbers: dict[str, int] = {}
+        layers: list[str] = []
+        labels = torch.empty(space.size, dtype=torch.int64)
+        for (name, place), shape in zip(space.slices(), space.shapes, strict=True):
+            layer = name.rpartition(".")[0] or name
+            rows = (kind == "neuron" and _has_rows(model, name)) or (kind == "class" and layer == last)
+            if kind == "tensor":
+                parts, owner = [name], torch.zeros(shape, dtype=torch.int64)
+            elif rows:
+                parts, owner = [f"{layer}[{i}]" for i in range(shape[0])], _along(shape, 0, shape[0])
+            elif name in heads:
+                parts, owner = heads[name]
+            else:
+                parts, owner = [layer], torch.zeros(shape, dtype=torch.int64)
+            for part in parts:
+                if part not in numbers:
+                    numbers[part] = len(numbers)
+                    layers.append(layer)
+            labels[place] = torch.tensor([numbers[part] for part in parts])[owner.reshape(-1)]
+        return Partition(labels, tuple(numbers), tuple(layers))
+
+    @staticmethod
+    def of(problem: Problem, blocks: Mapping[str, str | Iterable[str]]) -> Partition:
+        """Blocks by name, each the parameters that its globs select; together they must cover every parameter once."""
+        space = problem.space
+        labels = torch.full((space.size,), -1)
+        for number, (name, globs) in enumerate(blocks.items()):
+            chosen = space.indices(globs)
+            if bool((labels[chosen] >= 0).any()):
+                refuse("blocks must not overlap", f"{name!r} repeats parameters", "Make the globs disjoint.")
+            labels[chosen] = number
+        missing = [name for name, place in space.slices() if bool((labels[place] < 0).any())]
+        if missing:
+            _uncovered(missing)
+        return Partition(labels, tuple(blocks), tuple(blocks))
+
+    @property
+    def count(self) -> int:
+        """The number of blocks."""
+        return len(self.names)
+
+    @property
+    def sizes(self) -> Tensor:
+        """The number of parameters of every block."""
+        return torch.bincount(self.labels, minlength=self.count)
+
+    def indices(self, block: int | str) -> Tensor:
+        """The flat positions of one block."""
+        number = self.names.index(block) if isinstance(block, str) else block
+        return torch.nonzero(self.labels == number).squeeze(1)
+
+    def check(self, space: ParameterSpace) -> None:
+        """Refuse a partition that does not cover these parameters."""
+        if len(self.labels) != space.size:
+            refuse(
+                f"a partition must cover the {space.size} selected parameters",
+                f"one of {len(self.labels)} parameters",
+                "Make it from the same problem: Partition.by(kind, problem).",
+            )
+        if bool((self.labels < 0).any()) or bool((self.labels >= self.count).any()) or int(self.sizes.min()) == 0:
+            refuse("every parameter must have a block and every block a parameter", "labels that miss some", "")
+
+
+def as_partition(partition: Partition | Kind, problem: Problem) -> Partition:
+    """A partition from a kind or as it is, checked against the problem."""
+    chosen = partition if isinstance(partition, Partition) else Partition.by(partition, problem)
+    chosen.check(problem.space)
+    return chosen
+
+
+def _along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
+    """For every entry of a tensor, which of `groups` equal slices along `axis` it lies in."""
+    place = torch.arange(shape[axis]) // (shape[axis] // groups)
+    return place.view([-1 if k == axis else 1 for k in range(len(shape))]).expand(shape)
+
+
+def _has_rows(model: nn.Module, name: str) -> bool:
+    """Whether the first dimension of a tensor counts neurons, channels or tokens."""
+    module = model.get_submodule(name.rpartition(".")[0])
+    own = isinstance(module, nn.Linear | nn.Embedding | nn.modules.conv._ConvNd)
+    return own and not getattr(module, "transposed", False)
+
+
+def _output_layer(space: ParameterSpace) -> str:
+    """The layer of the last matrix: its rows are the classes."""
+    matrices = [name for name, shape in zip(space.names, space.shapes, strict=True) if len(shape) == 2]
+    if not matrices:
+        refuse('a partition by "class" needs an output matrix', "no matrix", "Select the output layer's weight.")
+    return matrices[-1].rpartition(".")[0] or matrices[-1]
+
+
+def _head_slices(space: ParameterSpace, model: nn.Module) -> dict[str, tuple[list[str], Tensor]]:
+    """For every tensor of an attention module: its parts by head, and the part that each entry belongs to.
+
+    The projection after the heads is split along its inputs, all others along their outputs, in slices of the head
+    size; fused projections and fewer key-value heads than query heads then come out right.
+    """
+    found: dict[str, tuple[list[str], Tensor]] = {}
+    shapes = dict(zip(space.names, space.shapes, strict=True))
+    for path, module in model.named_modules():
+        heads = next((getattr(module, key) for key in _HEAD_COUNTS if isinstance(getattr(module, key, None), int)), 0)
+        after = [(key, child) for key, child in module.named_children() if key in _AFTER_HEADS]
+        if not heads or not after or not isinstance(after[0][1], nn.Linear):
+            continue
+        size = after[0][1].in_features // heads
+        for name, shape in shapes.items():
+            rest = name.removeprefix(f"{path}." if path else "")
+            if rest == name and path:
+                continue
+            output = rest.startswith(f"{after[0][0]}.")
+            axis = 1 if output else 0
+            if (output and len(shape) < 2) or len(shape) > 2 or shape[axis] % size:
+                continue
+            groups = shape[axis] // size
+            layer = name.rpartition(".")[0]
+            whose = layer if rest.count(".") else f"{path}.{rest.removesuffix('_weight').removesuffix('_bias')}"
+            found[name] = ([f"{whose}[head {g}]" for g in range(groups)], _along(shape, axis, groups))
+    if not found:
+        refuse(
+            'a partition by "head" needs attention modules with a number of heads and an output projection',
+            f"{type(model).__name__} without",
+            f"Give the module one of {', '.join(_HEAD_COUNTS)} and a Linear called {' or '.join(_AFTER_HEADS[:4])}.",
+        )
+    return found
+
+
+def _uncovered(missing: list[str]) -> NoReturn:
+    shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+    refuse("a partition must cover every selected parameter", f"none for {shown}", "Add a block with a glob for them.")

@@ -1,0 +1,158 @@
+"""Per-example curvature M_n between layer outputs, one neuron at a time: products with shifts, never a weight's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .layers import Structure, Watched
+from .output import OutputCurvature
+
+Matrix = Literal["hessian", "gauss_newton"]
+_CHUNK_NUMBERS = 48_000_000
+
+
+@dataclass
+class NeuronRows:
+    """For a chunk of neurons of layer `layer`: M[q][n, k, j] to every layer q >= layer, and R[q] = ∂x_q/∂z_k."""
+
+    layer: int
+    first: int
+    count: int
+    curvature: dict[int, Tensor]
+    moved: dict[int, Tensor]
+
+
+class Activations:
+    """Inputs, slopes and curvature of the structured layers over all data; nothing is scaled by the loss's mean."""
+
+    def __init__(self, structure: Structure, matrix: Matrix) -> None:
+        self.structure, self.matrix = structure, matrix
+        inputs: list[list[Tensor]] = [[] for _ in structure.layers]
+        slopes: list[list[Tensor]] = [[] for _ in structure.layers]
+        rows = []
+        for batch in structure.problem.batches:
+            seen = structure.watch(batch)
+            slope = torch.autograd.grad(seen.rows.f, seen.shifts, seen.rows.slope(), allow_unused=True)
+            for q, layer in enumerate(structure.layers):
+                inputs[q].append(layer.augment(_counted(seen, seen.inputs[q].detach())))
+                g = slope[q]
+                slopes[q].append(_counted(seen, torch.zeros_like(seen.shifts[q]) if g is None else g))
+            rows.append(seen.rows)
+        self.inputs = [torch.cat(parts) for parts in inputs]
+        self.slopes = [torch.cat(parts) for parts in slopes]
+        self.output = OutputCurvature.of(rows) if structure.has_output else None
+        self.products = 0
+
+    @property
+    def hidden(self) -> range:
+        """The layers whose curvature needs products; that of the output layer is known from the loss."""
+        return range(len(self.structure.layers) - (1 if self.structure.has_output else 0))
+
+    def rows(self, layer: int) -> Iterator[NeuronRows]:
+        """M and R of one hidden layer, in chunks of neurons that fit in memory."""
+        layers = self.structure.layers
+        per_neuron = len(self.inputs[0]) * sum(q.outputs + q.width for q in layers[layer:])
+        chunk = max(1, _CHUNK_NUMBERS // per_neuron)
+        total = layers[layer].outputs
+        for first in range(0, total, chunk):
+            count = min(chunk, total - first)
+            curvature: dict[int, list[Tensor]] = {q: [] for q in range(layer, len(layers))}
+            moved: dict[int, list[Tensor]] = {q: [] for q in range(layer + 1, len(layers))}
+            for trace in self._traces():
+                for q, value in trace.curvature(layer, first, count).items():
+                    curvature[q].append(value)
+                if self.matrix == "hessian":
+                    for q, value in trace.moved(layer, first, count).items():
+                        moved[q].append(layers[q].augment_derivative(value))
+            self.products += count
+            yield NeuronRows(
+                layer,
+                first,
+                count,
+                {q: torch.cat(parts) for q, parts in curvature.items()},
+                {q: torch.cat(parts) for q, parts in moved.items() if parts},
+            )
+
+    def _traces(self) -> Iterator[_Trace]:
+        if len(self._single) == 1:
+            yield self._single[0]
+            return
+        for batch in self.structure.problem.batches:
+            yield _Trace(self.structure.watch(batch), self.matrix)
+
+    @cached_property
+    def _single(self) -> list[_Trace]:
+        """The only batch's graph is kept; several are rebuilt for every chunk, so that memory stays bounded."""
+        iterator = iter(self.structure.problem.batches)
+        first = next(iterator)
+        return [_Trace(self.structure.watch(first), self.matrix)] if next(iterator, None) is None else []
+
+
+class _Trace:
+    """Derivatives of one batch in its shifts."""
+
+    def __init__(self, seen: Watched, matrix: Matrix) -> None:
+        self.seen, self.matrix = seen, matrix
+        rows, shifts = seen.rows, seen.shifts
+        self._first: list[Any]
+        if matrix == "hessian":
+            slope = rows.differentiable_slope()
+            self._first = list(torch.autograd.grad(rows.f, shifts, slope, create_graph=True, allow_unused=True))
+        else:
+            self._probe = torch.zeros_like(rows.f, requires_grad=True)
+            self._first = list(torch.autograd.grad(rows.f, shifts, self._probe, create_graph=True, allow_unused=True))
+
+    def curvature(self, layer: int, first: int, count: int) -> dict[int, Tensor]:
+        """∂²ℓ/∂z_k∂z_q for neurons k of one layer and all layers from it on: `(n, count, outputs of q)`."""
+        targets = self.seen.shifts[layer:]
+        columns: list[list[Tensor]] = [[] for _ in targets]
+        for neuron in range(first, first + count):
+            pulled = self._row(layer, neuron, targets)
+            for column, target, value in zip(columns, targets, pulled, strict=True):
+                column.append(_counted(self.seen, torch.zeros_like(target) if value is None else value))
+        return {layer + q: torch.stack(column, 1) for q, column in enumerate(columns)}
+
+    def _row(self, layer: int, neuron: int, targets: list[Tensor]) -> tuple[Tensor | None, ...]:
+        source = self._first[layer]
+        if source is None or not source.requires_grad:
+            return (None,) * len(targets)
+        unit = torch.zeros_like(source)
+        unit[..., neuron] = 1
+        if self.matrix == "hessian":
+            return torch.autograd.grad(source, targets, unit, retain_graph=True, allow_unused=True)
+        (image,) = torch.autograd.grad(source, self._probe, unit, retain_graph=True)
+        curved = self.seen.rows.curvature(image)
+        return torch.autograd.grad(self.seen.rows.f, targets, curved, retain_graph=True, allow_unused=True)
+
+    def moved(self, layer: int, first: int, count: int) -> dict[int, Tensor]:
+        """∂x_q/∂z_k: how the inputs of later layers move with neurons k."""
+        out = {}
+        for q in range(layer + 1, len(self.seen.inputs)):
+            x = self.seen.inputs[q]
+            shape = (len(x), count, x.shape[-1])
+            value = x.new_zeros(shape)
+            if x.requires_grad:
+                probe = torch.zeros_like(x, requires_grad=True)
+                (back,) = torch.autograd.grad(
+                    x, self.seen.shifts[layer], probe, create_graph=True, allow_unused=True, retain_graph=True
+                )
+                if back is not None:
+                    for k in range(count):
+                        unit = torch.zeros_like(back)
+                        unit[..., first + k] = 1
+                        (image,) = torch.autograd.grad(back, probe, unit, retain_graph=True)
+                        value[:, k] = image
+            out[q] = value if self.seen.kept is None else value[self.seen.kept]
+        return out
+
+
+def _counted(seen: Watched, value: Tensor) -> Tensor:
+    """The rows that the loss counts, as a matrix."""
+    flat = value.reshape(-1, value.shape[-1])
+    return flat if seen.kept is None else flat[seen.kept]

@@ -1,0 +1,41 @@
+"""The whole Hessian, exactly, by the fastest exact route."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..curvature import Problem
+from ..curvature.memory import free_bytes
+from ..errors import refuse
+from .activations import Matrix
+from .tiles import Stream
+
+
+def dense_hessian(problem: Problem, matrix: Matrix = "hessian") -> Tensor:
+    """H as an `(n, n)` tensor in the order of `problem.space`, exactly.
+
+    Linear layers that run once per example come from weighted Gram matrices, Σ_n M_n ⊗ x_n x_nᵀ, everything else from
+    chunks of products; symmetric halves are computed once. Cost of two linear layers with n₁ and n₂ parameters:
+    2 N n₁ n₂ flops for their block, against about 6 N (n₁ + n₂) per row by double backward. Memory: n² numbers.
+    `matrix="gauss_newton"` gives the Gauss-Newton matrix instead. See docs/theory/blocks_measured.md.
+    """
+    n = problem.space.size
+    size = n * n * torch.finfo(problem.dtype).bits // 8
+    if size > free_bytes(problem.device):
+        refuse(
+            "a dense Hessian must fit in memory",
+            f"{n} parameters, {size / 1e9:.1f} GB",
+            "Use block_norms or heat_map, which stream it, or problem.select(...).",
+        )
+    stream = Stream(problem, matrix)
+    out = torch.zeros(n, n, dtype=problem.dtype, device=problem.device)
+    for tile in stream:
+        a, b = tile.start, tile.start + tile.values.shape[0]
+        out[a:b, a : a + tile.values.shape[1]] = tile.values
+        out[b : a + tile.values.shape[1], a:b] = tile.values[:, b - a :].T
+    if stream.natural:
+        return out
+    back = torch.empty_like(stream.order)
+    back[stream.order] = torch.arange(n)
+    return out[back][:, back]

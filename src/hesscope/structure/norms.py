@@ -1,0 +1,239 @@
+"""Frobenius norms of all blocks of a curvature matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..curvature import Problem
+from ..errors import refuse
+from ..partition import Kind, Partition, as_partition
+from ..result import Result
+from ..rng import Rng
+from .activations import Activations, Matrix
+from .gram import PairNorms, softmax_squares
+from .output import DiagonalCurvature, SoftmaxCurvature
+from .stochastic import sampled_squares
+from .tiles import Stream, Tile, cross_gram
+
+Array = NDArray[np.float64]
+Method = Literal["auto", "exact", "stochastic"]
+_EXACT_COLUMNS = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class BlockNorms(Result):
+    """‖H_IJ‖_F for all blocks I, J: `norms` and `stderr` are `(B, B)`; stderr is 0 where a norm is exact."""
+
+    norms: Array
+    stderr: Array
+    names: tuple[str, ...]
+    layers: tuple[str, ...]
+    sizes: Array
+    matrix: str
+    exact: bool
+    products: int
+
+    @property
+    def ratio(self) -> float:
+        """Mean off-diagonal norm over mean diagonal norm, over blocks of the same layer."""
+        same = np.equal.outer(np.array(self.layers), np.array(self.layers))
+        return _ratio(self.norms, same)
+
+    @property
+    def cross_ratio(self) -> float:
+        """The same over blocks of different layers: mean ‖H_IJ‖ / √(‖H_II‖ ‖H_JJ‖)."""
+        other = np.not_equal.outer(np.array(self.layers), np.array(self.layers))
+        relative = self.relative[other]
+        return float(np.nanmean(relative)) if relative.size and not np.isnan(relative).all() else 0.0
+
+    @property
+    def relative(self) -> Array:
+        """‖H_IJ‖ / √(‖H_II‖ ‖H_JJ‖); NaN where a diagonal block is zero."""
+        diagonal = np.sqrt(np.diagonal(self.norms))
+        scale = np.outer(diagonal, diagonal)
+        return np.asarray(np.divide(self.norms, scale, out=np.full_like(self.norms, np.nan), where=scale > 0))
+
+    @property
+    def largest_ratio(self) -> float:
+        """max over I ≠ J of the relative norm, over blocks of the same layer."""
+        same = np.equal.outer(np.array(self.layers), np.array(self.layers)) & ~np.eye(len(self.names), dtype=bool)
+        values = self.relative[same]
+        return float(np.nanmax(values)) if values.size and not np.isnan(values).all() else 0.0
+
+    @property
+    def layer_ratios(self) -> dict[str, float]:
+        """`ratio` of each layer that has more than one block."""
+        layers = np.array(self.layers)
+        out = {}
+        for layer in dict.fromkeys(self.layers):
+            inside = layers == layer
+            if inside.sum() > 1:
+                out[layer] = _ratio(self.norms[np.ix_(inside, inside)], np.ones((inside.sum(),) * 2, dtype=bool))
+        return out
+
+    @property
+    def diagonal_share(self) -> float:
+        """Σ_I ‖H_II‖² / ‖H‖²: 1 for a block-diagonal matrix."""
+        square = self.norms**2
+        total = square.sum()
+        return float(np.trace(square) / total) if total > 0 else 1.0
+
+
+def block_norms(
+    problem: Problem,
+    partition: Partition | Kind = "neuron",
+    matrix: Matrix = "hessian",
+    *,
+    method: Method = "auto",
+    probes: int = 16,
+    rng: Rng = Rng(0),  # noqa: B008 (frozen)
+) -> BlockNorms:
+    """‖H_IJ‖_F of every pair of blocks; exact where structure or size allow.
+
+    Linear layers that run once per example cost sᵀ (K ∘ K') s per pair of neurons and no product with a weight. What is
+    left is streamed, one product per parameter, up to 4000 parameters ("auto"); beyond, each remaining block costs
+    `probes` products, ‖H_IJ‖² = E‖H_IJ z‖², and its norms carry a standard error.
+    """
+    if matrix not in ("hessian", "gauss_newton"):
+        refuse("matrix must be 'hessian' or 'gauss_newton'", f"{matrix!r}", "")
+    if method not in ("auto", "exact", "stochastic"):
+        refuse("method must be 'auto', 'exact' or 'stochastic'", f"{method!r}", "Leave it at 'auto'.")
+    if probes < 2:
+        refuse("probes must be >= 2 for a standard error", f"{probes}", "16 gives about 10 % on a norm.")
+    chosen = as_partition(partition, problem)
+    stream = Stream(problem, matrix, structured=method != "stochastic")
+    work = _Squares(chosen, stream)
+    columns = stream.unstructured
+    sampled = torch.unique(work.labels[:columns])
+    cheaper = probes * len(sampled) < columns
+    variance = torch.zeros_like(work.total)
+    if method == "stochastic" or (method == "auto" and columns > _EXACT_COLUMNS and cheaper):
+        if bool(torch.isin(sampled, work.labels[columns:]).any()):  # a block with both kinds of parameters
+            stream = Stream(problem, matrix, structured=False)
+            work = _Squares(chosen, stream)
+            sampled = torch.arange(chosen.count)
+        work.total, variance, stream.products = sampled_squares(problem, chosen, sampled, matrix, probes, rng)
+    else:
+        for tile in stream.other_tiles():
+            work.add(tile)
+    if stream.structure.layers:
+        work.add_layers()
+    norms = work.total.clamp_min(0).sqrt()
+    stderr = torch.where(norms > 0, variance.sqrt() / (2 * norms), torch.zeros_like(norms))
+    return BlockNorms(
+        norms.numpy(),
+        stderr.numpy(),
+        chosen.names,
+        chosen.layers,
+        chosen.sizes.double().numpy(),
+        matrix,
+        not bool(variance.any()),
+        stream.products,
+    )
+
+
+class _Squares:
+    """Collects squared norms of blocks from tiles, or layer by layer without tiles."""
+
+    def __init__(self, partition: Partition, stream: Stream) -> None:
+        self.stream = stream
+        self.labels = partition.labels[stream.order]
+        self.total = torch.zeros(partition.count, partition.count, dtype=torch.float64)
+
+    def add(self, tile: Tile) -> None:
+        """A tile of the upper triangle counts for both halves, its part on the diagonal once."""
+        a, (rows, width) = tile.start, tile.values.shape
+        square = tile.values.double().square_().cpu()
+        by_row = torch.zeros(len(self.total), width, dtype=torch.float64)
+        by_row.index_add_(0, self.labels[a : a + rows], square)
+        sums = torch.zeros_like(self.total)
+        sums.index_add_(1, self.labels[a + rows : a + width], by_row[:, rows:])
+        self.total += sums + sums.T
+        self.total.index_add_(1, self.labels[a : a + rows], by_row[:, :rows])
+
+    def add_layers(self) -> None:
+        """All pairs of structured layers; by Gram matrices where each neuron is a block of its own."""
+        structure = self.stream.structure
+        seen = Activations(structure, self.stream.matrix)
+        start = len(self.labels) - sum(layer.outputs * layer.width for layer in structure.layers)
+        blocks = []
+        for layer in structure.layers:
+            labels = self.labels[start : start + layer.outputs * layer.width].view(layer.outputs, layer.width)
+            blocks.append(labels[:, 0])
+            if not bool((labels == labels[:, :1]).all()):
+                for tile in self.stream.layer_tiles(seen):
+                    self.add(tile)
+                return
+            start += layer.outputs * layer.width
+        scale = self.stream.problem.scale**2
+        for p in seen.hidden:
+            self._add_hidden(seen, p, blocks, scale)
+        if seen.output is not None:
+            self._put(blocks[-1], blocks[-1], output_squares(seen).mul_(scale).triu(), 0)
+        self.stream.products += seen.products
+
+    def _add_hidden(self, seen: Activations, p: int, blocks: list[Tensor], scale: float) -> None:
+        within = PairNorms(seen.inputs[p])
+        outputs = seen.structure.layers[p].outputs
+        across: dict[int, PairNorms] = {}
+        for rows in seen.rows(p):
+            here = blocks[p][rows.first : rows.first + rows.count]
+            for q, weights in rows.curvature.items():
+                if q == p:
+                    upper = torch.ones(rows.count, outputs).triu(rows.first).bool()
+                    squares = torch.zeros(rows.count, outputs, dtype=torch.float64)
+                    squares[upper] = within.squares(weights[:, upper]).cpu()
+                elif q not in rows.moved:
+                    across.setdefault(q, PairNorms(seen.inputs[p], seen.inputs[q]))
+                    squares = across[q].squares(weights.reshape(len(weights), -1)).view(rows.count, -1).cpu()
+                else:
+                    squares = torch.stack(
+                        [_cross_squares(seen, p, q, rows.moved[q], weights, k) for k in range(rows.count)]
+                    )
+                self._put(here, blocks[q], squares.mul_(scale), rows.first if q == p else None)
+
+    def _put(self, rows: Tensor, columns: Tensor, squares: Tensor, diagonal: int | None = None) -> None:
+        """Add squares of neuron pairs and their mirror images; with a `diagonal`, pairs (k, k) have none."""
+        if diagonal is not None:
+            own = squares.diagonal(diagonal)
+            self.total.index_put_((rows, rows), own.clone(), accumulate=True)
+            own.zero_()
+        part = torch.zeros_like(self.total)
+        part.index_put_((rows[:, None], columns[None]), squares, accumulate=True)
+        self.total += part + part.T
+
+
+def _cross_squares(seen: Activations, p: int, q: int, moved: Tensor, weights: Tensor, k: int) -> Tensor:
+    layer = seen.structure.layers[q]
+    block = cross_gram(seen.inputs[p].T, weights[:, k], seen.inputs[q], seen.slopes[q], moved[:, k])
+    return block.view(-1, layer.outputs, layer.width).square_().sum((0, 2), dtype=torch.float64).cpu()
+
+
+def output_squares(seen: Activations) -> Tensor:
+    """‖Σ_n A_n,ij x_n x_nᵀ‖_F² for all pairs of outputs, upper triangle or all of it: `(C, C)`, float64."""
+    x, curvature = seen.inputs[-1], seen.output
+    assert curvature is not None
+    outputs = curvature.outputs
+    pairs = PairNorms(x)
+    if isinstance(curvature, DiagonalCurvature):
+        return torch.diag(pairs.squares(curvature.second)).cpu()
+    if isinstance(curvature, SoftmaxCurvature) and pairs.by_entries:
+        out = softmax_squares(curvature.p, x).cpu()
+        out.diagonal().copy_(pairs.squares(curvature.diagonal()))
+        return out
+    out = torch.zeros(outputs, outputs, dtype=torch.float64)
+    for i in range(outputs):
+        out[i, i:] = pairs.squares(curvature.row(i, i)).cpu()
+    return out
+
+
+def _ratio(norms: Array, where: NDArray[np.bool_]) -> float:
+    off = where & ~np.eye(len(norms), dtype=bool)
+    diagonal = np.diagonal(norms).mean()
+    return float(norms[off].mean() / diagonal) if off.any() and diagonal > 0 else 0.0

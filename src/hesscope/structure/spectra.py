@@ -1,0 +1,155 @@
+"""The spectrum of every diagonal block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..curvature import Problem
+from ..errors import refuse
+from ..linalg import spectral_density
+from ..measure import AtomicMeasure
+from ..operators import LinearOperator
+from ..partition import Kind, Partition, as_partition
+from ..result import Result
+from ..rng import Rng
+from .activations import Activations, Matrix
+from .output import DiagonalCurvature, SoftmaxCurvature
+from .products import operator_of
+from .tiles import Stream, weighted_gram
+
+Array = NDArray[np.float64]
+_DENSE = 2500
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSpectra(Result):
+    """Eigenvalues of each diagonal block (ascending), or quadrature nodes with weights where a block is too big."""
+
+    names: tuple[str, ...]
+    layers: tuple[str, ...]
+    nodes: tuple[Array, ...]
+    weights: tuple[Array, ...]
+    exact: tuple[bool, ...]
+
+    def of(self, block: int | str) -> AtomicMeasure:
+        """The spectrum of one block as a probability measure."""
+        number = self.names.index(block) if isinstance(block, str) else block
+        return AtomicMeasure.of(self.nodes[number], self.weights[number])
+
+    def largest(self) -> Array:
+        """λ_max of each block."""
+        return np.array([nodes[-1] for nodes in self.nodes])
+
+
+def block_spectra(
+    problem: Problem,
+    partition: Partition | Kind = "neuron",
+    matrix: Matrix = "hessian",
+    *,
+    rng: Rng = Rng(0),  # noqa: B008 (frozen)
+) -> BlockSpectra:
+    """spec(H_II) of each diagonal block: exact up to 2500 parameters per block, by Lanczos quadrature beyond.
+
+    Neurons of linear layers that run once per example come from weighted Gram matrices, other blocks from one product
+    per parameter; bigger blocks cost at most 10 x 80 products each.
+    """
+    chosen = as_partition(partition, problem)
+    stream = Stream(problem, matrix)
+    labels = chosen.labels[stream.order]
+    blocks: dict[int, Tensor] = {}
+    if stream.structure.layers:
+        blocks = _neuron_blocks(stream, labels)
+    operator: LinearOperator | None = None
+    nodes, weights, exact = [], [], []
+    for number in range(chosen.count):
+        measure: AtomicMeasure
+        small = number in blocks or int(chosen.sizes[number]) <= _DENSE
+        if not small or number not in blocks:
+            operator = operator or operator_of(problem, matrix)
+            part = Restricted(operator, chosen.indices(number))
+            measure = (
+                AtomicMeasure.of(_eigenvalues(part.dense(64)))
+                if small
+                else spectral_density(part, rng=rng.child("block spectra", number))
+            )
+        else:
+            measure = AtomicMeasure.of(_eigenvalues(blocks[number]))
+        nodes.append(measure.nodes)
+        weights.append(measure.weights)
+        exact.append(small)
+    return BlockSpectra(chosen.names, chosen.layers, tuple(nodes), tuple(weights), tuple(exact))
+
+
+class Restricted(LinearOperator):
+    """A[I, I] for any set of positions I."""
+
+    def __init__(self, inner: LinearOperator, positions: Tensor) -> None:
+        if not inner.symmetric:
+            refuse("a diagonal block needs a square, symmetric operator", f"{inner!r}", "")
+        self.inner, self.positions = inner, positions
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.positions), len(self.positions)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.inner.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+    def _apply(self, block: Tensor) -> Tensor:
+        full = block.new_zeros(self.inner.shape[1], block.shape[1])
+        full[self.positions] = block
+        return self.inner.apply(full)[self.positions]
+
+
+def _eigenvalues(matrix: Tensor) -> Array:
+    values: Array = torch.linalg.eigvalsh((matrix.double() + matrix.double().T) / 2).cpu().numpy()
+    return values
+
+
+def _neuron_blocks(stream: Stream, labels: Tensor) -> dict[int, Tensor]:
+    """The dense diagonal block of every structured neuron that is a block of its own."""
+    structure, scale = stream.structure, stream.problem.scale
+    seen = Activations(structure, stream.matrix)
+    start = stream.unstructured
+    alone = torch.bincount(labels)
+    out: dict[int, Tensor] = {}
+    for q, layer in enumerate(structure.layers):
+        mine = labels[start : start + layer.outputs * layer.width].view(layer.outputs, layer.width)
+        start += layer.outputs * layer.width
+        single = (mine == mine[:, :1]).all(1) & (alone[mine[:, 0]] == layer.width)
+        if not bool(single.any()) or layer.width > _DENSE:
+            continue
+        left = seen.inputs[q].T.contiguous()
+        for first, weights in _own_weights(seen, q):
+            for k in range(weights.shape[1]):
+                if bool(single[first + k]):
+                    block = weighted_gram(left, weights[:, k : k + 1], seen.inputs[q])
+                    out[int(mine[first + k, 0])] = block.mul_(scale)
+    return out
+
+
+def _own_weights(seen: Activations, layer: int) -> list[tuple[int, Tensor]]:
+    """M_n[k, k] of the neurons of one layer, in chunks: (first neuron, weights of shape `(N, neurons)`)."""
+    if layer in seen.hidden:
+        out = []
+        for rows in seen.rows(layer):
+            places = torch.arange(rows.count)
+            out.append((rows.first, rows.curvature[layer][:, places, rows.first + places]))
+        return out
+    curvature = seen.output
+    assert curvature is not None
+    if isinstance(curvature, SoftmaxCurvature):
+        return [(0, curvature.diagonal())]
+    if isinstance(curvature, DiagonalCurvature):
+        return [(0, curvature.second)]
+    return [(k, curvature.row(k, k)[:, :1]) for k in range(curvature.outputs)]
