@@ -1,0 +1,106 @@
+"""Sums over the data that the factors are made of, from one pass for any number of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..curvature import Problem
+from .columns import unit_weights
+from .grams import GramSum
+from .pieces import Pieces, second_derivative
+from .plan import Plan
+
+
+@dataclass
+class Moments:
+    """Expectations of one layer, in float64 (means over what the loss counts)."""
+
+    expanded: Tensor  # E[(1/P) Σ_p M_pp], (m, m)
+    reduced: Tensor  # E[(1/P) Σ_ts M_ts], (m, m)
+    inputs: Tensor  # E[Σ_p x_p x_pᵀ], (n, n)
+    mean_inputs: Tensor  # E[P x̄ x̄ᵀ] with x̄ the mean over positions, (n, n)
+    mean: Tensor  # E[x̄], (n,)
+    by_position: Tensor | None  # E[X], (P, n), where all examples have the same positions
+
+
+def gather_moments(problem: Problem, plans: Sequence[Plan]) -> list[Moments]:
+    """One pass over the data: forward, one backward pass per class through all layers at once, and Gram matrices."""
+    pieces = Pieces(problem, plans)
+    sums = [_Sums(plan) for plan in plans]
+    by_factors = [total for plan, total in zip(plans, sums, strict=True) if plan.gauss_newton]
+    for chunk in pieces.chunks():
+        tapped = pieces.tapped(chunk)
+        for columns in pieces.columns(tapped):
+            for total, column in zip(by_factors, columns, strict=True):
+                total.add_column(column)
+        for i, (plan, total) in enumerate(zip(plans, sums, strict=True)):
+            if not plan.gauss_newton:
+                total.add_dense(second_derivative(tapped, i))
+            total.add_inputs(tapped.seen[i].patches(tapped.examples).squeeze(2), unit_weights(tapped, i, plan.in_order))
+            total.settle()
+    return [total.finish(problem) for total in sums]
+
+
+class _Sums:
+    def __init__(self, plan: Plan) -> None:
+        m, n = plan.layer.outputs, plan.layer.inputs
+        self.m, self.several = m, False
+        self.expanded, self.reduced, self.inputs, self.mean_inputs = GramSum(m), GramSum(m), GramSum(n), GramSum(n)
+        self.dense = torch.zeros(2, m, m, dtype=torch.float64)
+        self.mean = torch.zeros(n, dtype=torch.float64)
+        self.by_position: dict[int, Tensor] = {}
+        self.weight = 0.0
+
+    def add_column(self, n: Tensor) -> None:
+        """N N ᵀ of one column `(U, P, m)`."""
+        positions = n.shape[1]
+        self.expanded.add(n.reshape(-1, self.m), 1 / positions)
+        if positions > 1:
+            self.reduced.add(n.sum(1), 1 / positions)
+
+    def add_dense(self, matrix: Tensor) -> None:
+        positions = matrix.shape[-1] // self.m
+        blocks = matrix.sum(0).double().cpu().view(positions, self.m, positions, self.m)
+        self.dense[0] += torch.einsum("pmpk->mk", blocks) / positions
+        self.dense[1] += blocks.sum((0, 2)) / positions
+
+    def add_inputs(self, x: Tensor, weight: Tensor) -> None:
+        """Inputs `(U, P, n)` with what each unit counts for."""
+        positions, n = x.shape[1:]
+        w = weight.to(x)
+        root = x if bool((w == 1).all()) else x * w.sqrt()[:, None, None]
+        self.inputs.add(root.reshape(-1, n))
+        self.weight += float(weight.sum())
+        where = torch.einsum("u,upn->pn", w, x).double().cpu()
+        self.mean += where.mean(0)
+        if positions > 1:
+            self.several = True
+            self.mean_inputs.add(root.mean(1), positions)
+            self.by_position[positions] = self.by_position.get(positions, torch.zeros_like(where)) + where
+
+    def settle(self) -> None:
+        for total in (self.expanded, self.reduced, self.inputs, self.mean_inputs):
+            total.settle()
+
+    def finish(self, problem: Problem) -> Moments:
+        expanded, inputs = self.expanded.value() + self.dense[0], self.inputs.value()
+        reduced = self.reduced.value() + self.dense[1] if self.several else expanded
+        mean_inputs = self.mean_inputs.value() if self.several else inputs
+        weight = torch.tensor(self.weight, dtype=torch.float64)
+        if problem.distributed:
+            several = (reduced, mean_inputs) if self.several else ()
+            for part in (expanded, inputs, self.mean, weight, *several):
+                part.copy_(problem.all_sum(part.to(problem.device)))
+        same = len(self.by_position) == 1 and not problem.distributed
+        return Moments(
+            expanded * problem.scale,
+            reduced * problem.scale,
+            inputs / weight,
+            mean_inputs / weight,
+            self.mean / weight,
+            next(iter(self.by_position.values())) / weight if same else None,
+        )

@@ -1,0 +1,185 @@
+"""E[M], E[x xᵀ] and the errors of the conjecture, against sums written out and dense matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hesscope as hs
+import kron.kron_cases as cases
+from hesscope.kron import decouple, decouple_layers
+from hesscope.kron.frobenius import squared_distance
+from hesscope.kron.nearest import nearest_kronecker
+
+
+def _examples(problem):
+    for x, y in problem.batches:
+        yield from zip(x, y, strict=True)
+
+
+def test_factors_are_the_means_over_examples():
+    problem, _ = cases.relu_mlp()
+    d = decouple(problem, "fc2")
+    model, inputs, hessians = problem.model, [], []
+    for x, y in _examples(problem):
+        h = torch.relu(model.fc1(x)).detach()
+        z = model.fc2(h).detach()
+        inputs.append(h)
+        hessians.append(
+            torch.autograd.functional.hessian(
+                lambda z, y=y: nn.functional.cross_entropy(model.fc3(torch.relu(z)), y), z
+            )
+        )
+    h, m = torch.stack(inputs), torch.stack(hessians)
+    assert torch.allclose(d.output_hessian, m.mean(0), rtol=1e-12, atol=1e-15)
+    assert torch.allclose(d.input_autocorrelation, h.T @ h / len(h), rtol=1e-12)
+    assert torch.allclose(d.input_mean, h.mean(0), rtol=1e-12)
+    assert torch.allclose(d.mean_direction, h.mean(0) / h.mean(0).norm(), rtol=1e-12)
+    exact = torch.einsum("nij,na,nb->iajb", m, h, h).reshape(36, 36) / len(h)
+    assert torch.allclose(d.exact.dense(), exact, rtol=1e-11, atol=1e-15)
+    assert torch.allclose(d.operator.dense(), torch.kron(m.mean(0), h.T @ h / len(h)), rtol=1e-11, atol=1e-15)
+
+
+def test_expectations_count_as_the_loss_does():
+    """With zero logits M_n = w_n (I/c - 11ᵀ/c²): the conjecture is an identity if and only if inputs are weighted too."""
+    problem, _ = cases.weighted_tanh_mlp()
+    with torch.no_grad():
+        problem = problem.at({"2.weight": torch.zeros(3, 5), "2.bias": torch.zeros(3)})
+    d = decouple(problem, "2")
+    assert torch.allclose(d.operator.dense(), d.exact.dense(), rtol=1e-12, atol=1e-16)
+    assert torch.allclose(d.output_hessian, torch.eye(3).double() / 3 - 1 / 9, rtol=1e-12)
+    assert d.errors().frobenius.max() < 1e-7
+
+
+def test_ignored_tokens_weigh_nothing():
+    problem, _ = cases.tokens()
+    zero = problem.at({"head.weight": torch.zeros(5, 4)})
+    d = decouple(zero, "head")
+    assert torch.allclose(d.operator.dense(), d.exact.dense(), rtol=1e-11, atol=1e-16)
+
+
+def test_all_layers_in_one_pass():
+    problem, _ = cases.relu_mlp()
+    together = decouple_layers(problem)
+    assert list(together) == ["fc1", "fc2", "fc3"]
+    for name, d in together.items():
+        alone = decouple(problem, name)
+        assert torch.allclose(d.output_hessian, alone.output_hessian, rtol=1e-13, atol=1e-17)
+        assert torch.allclose(d.input_autocorrelation, alone.input_autocorrelation, rtol=1e-13)
+
+
+@pytest.mark.parametrize("case", [lambda: cases.convolutions()[0], lambda: cases.convolutions(nn.Tanh)[0]])
+def test_reductions_over_positions(case):
+    """The three forms from the dense M of every example, P m x P m."""
+    problem, model = case(), case().model
+    expand, reduce, full, mean = [], [], [], []
+    for x, y in _examples(problem):
+        before = model[1](model[0](x[None]))
+        patches = nn.functional.unfold(nn.functional.pad(before, (2, 2, 2, 2), mode="circular"), 3, dilation=2).squeeze(
+            0
+        )
+        z = model[2](before).detach()
+        positions = z[0, 0].numel()
+        m = torch.autograd.functional.hessian(
+            lambda z, y=y: nn.functional.cross_entropy(model[3:](z), y[None]), z
+        ).reshape(4, positions, 4, positions)
+        expand.append(torch.einsum("ipjp->ij", m) / positions)
+        reduce.append(m.sum((1, 3)) / positions)
+        full.append(patches @ patches.T)
+        mean.append(positions * torch.outer(patches.mean(1), patches.mean(1)))
+    e, r, xx, xm = (torch.stack(t).mean(0).detach() for t in (expand, reduce, full, mean))
+    d = decouple(problem, "2")
+    for kind, left, right in (("expand", e, xx), ("reduce", r, xx), ("kfac_reduce", r, xm)):
+        got = d.with_reduction(kind)
+        assert torch.allclose(got.output_hessian, left, rtol=1e-10, atol=1e-15)
+        assert torch.allclose(got.input_autocorrelation, right, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("case", "layer"),
+    [
+        (cases.relu_mlp, "fc1"),
+        (cases.weighted_tanh_mlp, "0"),
+        (cases.convolutions, "2"),
+        (cases.tokens, "blocks.0.qkv"),
+        (cases.sentences, "each"),
+    ],
+)
+def test_comparison_and_nearest_product_against_dense_matrices(case, layer):
+    problem, _ = case()
+    d = decouple(problem, layer)
+    h, k = d.exact.dense(), d.operator.dense()
+    found, errors = d.compare(k=4), d.errors()
+    spectral = float(torch.linalg.matrix_norm(h - k, 2) / torch.linalg.matrix_norm(h, 2))
+    assert found.spectral_error == pytest.approx(spectral, rel=1e-6)
+    assert found.frobenius_error == pytest.approx(float((h - k).norm() / h.norm()), rel=1e-9)
+    assert found.frobenius_stderr == 0
+    values, vectors = torch.linalg.eigh(h)
+    assert np.allclose(found.eigenvalues, values.flip(0)[:4].numpy(), rtol=1e-8)
+    assert np.allclose(found.approximate_eigenvalues, torch.linalg.eigvalsh(k).flip(0)[:4].numpy(), rtol=1e-8)
+    top = vectors.flip(1)[:, :3]
+    guess = d.eigenpairs(3)[1]
+    assert found.overlap[2] == pytest.approx(float((top.T @ guess).norm() ** 2 / 3), abs=1e-8)
+    m, n = len(d.output_hessian), len(d.input_autocorrelation)
+    singular = torch.linalg.svdvals(h.view(m, n, m, n).permute(0, 2, 1, 3).reshape(m * m, n * n))
+    best = float((h.norm() ** 2 - singular[0] ** 2).sqrt() / h.norm())
+    assert errors.names[-1] == "nearest"
+    assert errors.frobenius[-1] == pytest.approx(best, rel=1e-7)
+    assert errors.nearest_residual <= 1e-6
+    assert (errors.frobenius[:-1] >= best * (1 - 1e-9)).all()
+    assert len(errors.names) == (2 if d.positions == 1 else 4)
+
+
+def test_nearest_product_of_a_product_is_that_product():
+    problem, _ = cases.relu_mlp()
+    with torch.no_grad():
+        problem = problem.at({"fc3.weight": torch.zeros(4, 6), "fc3.bias": torch.zeros(4)})
+    d = decouple(problem, "fc3")
+    best = nearest_kronecker(d.exact, torch.eye(4))
+    assert torch.allclose(torch.kron(best.left, best.right), d.exact.dense(), rtol=1e-9, atol=1e-14)
+
+
+def test_frobenius_by_probes_is_calibrated():
+    problem, _ = cases.convolutions()
+    d = decouple(problem, "2")
+    top = torch.linalg.eigh(d.exact.dense())[1][:, -10:]
+    for kron in (None, d.operator):
+        exact, zero = squared_distance(d.exact, kron)
+        value, stderr = squared_distance(d.exact, kron, top, exact_flops=0)
+        assert zero == 0
+        assert 0 < stderr < 0.5 * exact
+        assert abs(value - exact) <= 4 * stderr
+
+
+def test_exact_frobenius_norm_both_ways():
+    for case, layer in ((cases.relu_mlp, "fc1"), (cases.weighted_tanh_mlp, "0"), (cases.convolutions, "2")):
+        problem, _ = case()
+        d = decouple(problem, layer)
+        from hesscope.kron.frobenius import _by_columns, _by_pairs
+
+        forms = d.exact.held_forms()
+        assert forms is not None
+        for kron in (None, d.operator):
+            assert _by_pairs(d.exact, kron, forms) == pytest.approx(_by_columns(d.exact, kron), rel=1e-9)
+
+
+def test_memory_bounds_the_chunk_not_the_answer():
+    problem, _ = cases.convolutions(nn.Tanh)
+    small = hs.Problem.of(problem.model, "cross_entropy", list(problem.batches), memory=0)
+    a, b = decouple(problem, "2"), decouple(small, "2")
+    assert torch.allclose(a.output_hessian, b.output_hessian, rtol=1e-12, atol=1e-16)
+    assert small.ledger.used == 0
+    assert a.curvature == "second derivative, exact"
+
+
+def test_alignment_and_ratio():
+    problem, _ = cases.relu_mlp()
+    d = decouple(problem, "fc2")
+    values, vectors = torch.linalg.eigh(d.input_autocorrelation)
+    assert d.alignment() == pytest.approx(float((vectors[:, -1] @ d.input_mean) ** 2 / d.input_mean.norm() ** 2))
+    assert d.spectral_ratio() == pytest.approx(float(values[-1] / values[-2]))
+    covariance = d.input_autocorrelation - torch.outer(d.input_mean, d.input_mean)
+    bound = float(d.input_mean.norm() ** 2 / torch.linalg.matrix_norm(covariance, 2))
+    assert d.spectral_ratio() >= bound * (1 - 1e-12)  # (264) without its "- 1"

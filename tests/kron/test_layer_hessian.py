@@ -1,0 +1,124 @@
+"""The layer's Hessian by GEMMs is the one by double backward, for layers of every kind."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import hesscope as hs
+import kron.kron_cases as cases
+from hesscope.kron import layer_hessian
+
+FACTORS, SECOND = "Gauss-Newton factors, exact here", "second derivative, exact"
+
+
+@pytest.mark.parametrize(
+    ("case", "layer", "curvature"),
+    [
+        (cases.relu_mlp, "fc1", FACTORS),
+        (cases.relu_mlp, "fc2", FACTORS),
+        (cases.relu_mlp, "fc3", FACTORS),
+        (cases.weighted_tanh_mlp, "0", SECOND),
+        (cases.weighted_tanh_mlp, "2", FACTORS),
+        (cases.tokens, "blocks.0.qkv", SECOND),
+        (cases.tokens, "blocks.0.out", SECOND),
+        (cases.tokens, "blocks.0.down", SECOND),
+        (cases.tokens, "head", FACTORS),
+        (cases.convolutions, "0", FACTORS),
+        (cases.convolutions, "2", FACTORS),
+        (cases.convolutions, "5", FACTORS),
+        (lambda: cases.convolutions(nn.Tanh), "0", SECOND),
+        (lambda: cases.convolutions(nn.Tanh), "5", FACTORS),
+        (cases.sentences, "mix", FACTORS),
+        (cases.sentences, "each", FACTORS),
+    ],
+)
+@pytest.mark.parametrize("memory", [0.5, 0])
+def test_exact_for_every_kind_of_layer(case, layer, curvature, memory):
+    problem, loss = case()
+    problem.ledger.limit = 10**9 if memory else 0
+    op = layer_hessian(problem, layer)
+    assert op.curvature == curvature
+    truth = cases.block_by_double_backward(problem, loss, layer)
+    ours = op.dense()
+    assert float((ours - truth).abs().max()) <= 1e-12 * float(truth.abs().max())
+
+
+def test_products_of_blocks_and_single_vectors_agree():
+    problem, _ = cases.convolutions()
+    op = layer_hessian(problem, "2")
+    v = torch.randn(op.shape[1], 3, dtype=torch.float64, generator=hs.Rng(0).torch())
+    together = op @ v
+    alone = torch.stack([op @ v[:, j] for j in range(3)], 1)
+    assert torch.allclose(together, alone, rtol=1e-13, atol=1e-16)
+
+
+def test_float32_is_as_accurate_as_float32_can_be():
+    problem, loss = cases.relu_mlp()
+    truth = cases.block_by_double_backward(problem, loss, "fc2")
+    ours = layer_hessian(problem.cast(torch.float32), "fc2").dense().double()
+    assert 0 < float((ours - truth).abs().max()) <= 2e-6 * float(truth.abs().max())
+
+
+def test_several_rows_of_the_loss_per_unit():
+    """One hidden vector feeds three predictions: factors must not mix the rows of an example."""
+
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.heads = nn.Linear(4, 5), nn.Linear(5, 6)
+
+        def forward(self, x):
+            return self.heads(torch.relu(self.body(x))).view(-1, 3, 2)
+
+    torch.manual_seed(0)
+    model = Heads().double()
+    x, y = torch.randn(7, 4, dtype=torch.float64), torch.randint(0, 2, (7, 3))
+    y[0, 1] = y[4, 2] = -100
+    problem = hs.Problem.of(model, nn.CrossEntropyLoss(), (x, y), batch_size=3)
+    loss = nn.CrossEntropyLoss()
+    for layer in ("body", "heads"):
+        op = layer_hessian(problem, layer)
+        assert op.curvature == FACTORS
+        truth = cases.block_by_double_backward(problem, lambda net: loss(net(x).transpose(1, 2), y), layer)
+        assert torch.allclose(op.dense(), truth, rtol=1e-12, atol=1e-15)
+
+
+def test_examples_in_the_second_axis():
+    class TimeFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.outer(torch.tanh(self.inner(x.transpose(0, 1))).prod(0))
+
+    torch.manual_seed(1)
+    model = TimeFirst().double()
+    x, y = torch.randn(5, 3, 3, dtype=torch.float64), torch.randint(0, 2, (5,))
+    problem = hs.Problem.of(model, "cross_entropy", (x, y), batch_size=5)
+    truth = cases.block_by_double_backward(problem, lambda net: nn.functional.cross_entropy(net(x), y), "inner")
+    assert torch.allclose(layer_hessian(problem, "inner").dense(), truth, rtol=1e-12, atol=1e-15)
+
+
+def test_gauss_newton_on_request_is_the_gauss_newton_block():
+    problem, loss = cases.tokens()
+    op = layer_hessian(problem, "blocks.0.qkv", curvature="gauss_newton")
+    assert op.curvature == "Gauss-Newton factors, an approximation here"
+    truth = hs.GaussNewton(problem).block("blocks.0.qkv.weight").dense()
+    assert torch.allclose(op.dense(), truth, rtol=1e-11, atol=1e-14)
+    assert not torch.allclose(op.dense(), cases.block_by_double_backward(problem, loss, "blocks.0.qkv"), rtol=1e-3)
+
+
+def test_a_loss_that_is_only_a_number():
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double()
+    x, w = torch.randn(10, 3, dtype=torch.float64), torch.rand(10, dtype=torch.float64)
+
+    def total(net, batch):
+        return (batch[1] * net(batch[0]).squeeze(-1) ** 4).sum(), batch[1].sum()
+
+    problem = hs.Problem.of(model, total, [(x[:3], w[:3]), (x[3:], w[3:])])
+    truth = cases.block_by_double_backward(problem, lambda net: total(net, (x, w))[0] / w.sum(), "0")
+    assert torch.allclose(layer_hessian(problem, "0").dense(), truth, rtol=1e-12, atol=1e-15)
