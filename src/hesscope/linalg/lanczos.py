@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..measure import Array
 from ..operators import LinearOperator
-from .guards import multiply
+from .guards import multiply, require_symmetry
 from .orthogonal import project_out
 
 
@@ -19,16 +19,19 @@ class Lanczos:
 
     With `full`, all vectors are kept and every new one is orthogonalised against all of them twice. Without, only two
     are kept: T then repeats converged eigenvalues, which leaves its quadrature intact but not its eigenvectors.
+    Vectors are rows of one buffer: first those of `outside`, then the chain's own.
     """
 
     def __init__(self, op: LinearOperator, start: Tensor, outside: Tensor, full: bool = True) -> None:
-        self.op, self.layout, self.full, self.outside = op, op.layout, full, outside
+        self.op, self.layout, self.full = op, op.layout, full
         self.alpha: list[float] = []
         self.beta: list[float] = []
-        self.rows: list[Tensor] = []
         self.names: list[int] = []
         self.ended = False
         self.scale = 0.0
+        self._first = outside.shape[1]
+        self._buffer = torch.empty(self._first + 16, start.shape[0], dtype=op.dtype, device=op.device)
+        self._buffer[: self._first] = outside.T
         rest, _ = project_out(self.layout, outside, start)
         self._push(rest, float(self.layout.norms(rest)), float(self.layout.norms(start)))
 
@@ -36,31 +39,45 @@ class Lanczos:
     def steps(self) -> int:
         return len(self.alpha)
 
+    @property
+    def rows(self) -> Tensor:
+        """The vectors of the chain that are kept, called `names`."""
+        return self._buffer[self._first : self._first + len(self.names)]
+
     def step(self) -> None:
         """One product; `beta[-1]` then couples to the next vector (0 when the chain has ended)."""
-        newest = self.rows[-1]
-        image = multiply(self.op, newest[:, None])
-        length = float(self.layout.norms(image))
-        self.scale = max(self.scale, length)
-        self.alpha.append(float(self.layout.inner(newest[:, None], image)))
-        near = self.rows if self.full else self.rows[-2:]
-        rest, _ = project_out(self.layout, torch.cat([self.outside, torch.stack(near, 1)], 1), image)
+        held = self._first + len(self.names)
+        image = multiply(self.op, self._buffer[held - 1][:, None])
+        self.scale = max(self.scale, float(self.layout.norms(image)))
+        rest, h = project_out(self.layout, self._buffer[:held].T, image)
+        self._check_symmetry(h[self._first :, 0])
+        self.alpha.append(float(h[-1, 0]))
         beta = float(self.layout.norms(rest))
         self._push(rest, beta, self.scale)
         self.beta.append(0.0 if self.ended else beta)
+
+    def _check_symmetry(self, h: Array) -> None:
+        """A symmetric operator couples only to the last two vectors, and to the older of them by the last β."""
+        expected = np.zeros(h.size - 1)
+        expected[-1:] = self.beta[-1:]
+        require_symmetry(self.op, float(np.linalg.norm(h[:-1] - expected)), self.scale)
 
     def _push(self, rest: Tensor, length: float, scale: float) -> None:
         self.ended = not length > 10 * float(torch.finfo(rest.dtype).eps) * scale
         if self.ended:
             return
-        self.rows.append(rest[:, 0] / length)
+        if not self.full and len(self.names) == 2:
+            self._buffer[self._first] = self._buffer[self._first + 1]
+            self.names.pop(0)
+        held = self._first + len(self.names)
+        if held == self._buffer.shape[0]:
+            self._buffer = torch.cat([self._buffer, torch.empty_like(self._buffer)])
+        self._buffer[held] = rest[:, 0] / length
         self.names.append(self.names[-1] + 1 if self.names else 0)
-        if not self.full:
-            self.rows, self.names = self.rows[-2:], self.names[-2:]
 
     def vectors(self, y: Array) -> Tensor:
         """Q y for coordinates `(steps, k)`; needs `full`."""
-        basis = torch.stack(self.rows[: self.steps], 1)
+        basis = self.rows[: self.steps].T
         return basis @ torch.as_tensor(y, dtype=basis.dtype, device=basis.device)
 
     def state(self) -> dict[str, Any]:
@@ -72,4 +89,8 @@ class Lanczos:
         self.alpha, self.beta = state["alpha"].tolist(), state["beta"].tolist()
         self.ended, self.scale = bool(state["ended"]), float(state["scale"])
         self.names = sorted(rows)
-        self.rows = [rows[name].to(self.op.device) for name in self.names]
+        missing = self._first + len(rows) - self._buffer.shape[0]
+        if missing > 0:
+            self._buffer = torch.cat([self._buffer, self._buffer.new_empty(missing, self._buffer.shape[1])])
+        for place, name in enumerate(self.names, self._first):
+            self._buffer[place] = rows[name].to(self._buffer.device)

@@ -1,0 +1,213 @@
+"""Spectral densities: accuracy per product, calibrated errors, exact cases, both methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hesscope.errors import InputError
+from hesscope.linalg import SpectralDensity, spectral_density
+from hesscope.linalg.lanczos import Lanczos
+from hesscope.linalg.quadrature import completed, gauss, levy
+from hesscope.measure import AtomicMeasure
+from hesscope.operators import Counted, Dense, LinearOperator
+from hesscope.rng import Rng
+from linalg.cases import Rotated, dense_of, network_like
+
+
+def chain(op: LinearOperator, seed: int, steps: int, full: bool = True) -> Lanczos:
+    start = op.layout.draw(Rng(seed), 1, "normal", op.dtype, op.device)
+    lanczos = Lanczos(op, start, start[:, :0], full)
+    while lanczos.steps < steps and not lanczos.ended:
+        lanczos.step()
+    return lanczos
+
+
+def plain(op: LinearOperator, probes: int, steps: int) -> AtomicMeasure:
+    """What stochastic Lanczos quadrature gives elsewhere: equal probes, fixed steps, Gauss nodes."""
+    chains = [chain(op, 100 + i, steps) for i in range(probes)]
+    return AtomicMeasure.mixture([gauss(np.array(c.alpha), np.array(c.beta)[:-1]) for c in chains])
+
+
+def distances(found: AtomicMeasure, truth: AtomicMeasure) -> np.ndarray:
+    return np.array([found.wasserstein(truth), found.kolmogorov(truth)])
+
+
+@pytest.mark.parametrize(("noise", "products"), [(0.02, 120), (0.3, 200)])
+def test_a_fraction_of_the_products_of_ten_by_eighty_is_as_accurate(noise: float, products: int) -> None:
+    values = network_like(1000)
+    values[109:] = noise * np.random.default_rng(1).standard_normal(891)
+    op, truth = Rotated(values), AtomicMeasure.of(values)
+    ours = [spectral_density(op, rng=Rng(seed)) for seed in range(3)]
+    assert np.mean([found.products for found in ours]) <= products
+    assert (np.mean([distances(found, truth) for found in ours], axis=0) < distances(plain(op, 10, 80), truth)).all()
+
+
+def test_a_smooth_bulk_without_outliers_needs_at_most_half() -> None:
+    x = np.random.default_rng(0).standard_normal((600, 1200))
+    values = np.linalg.eigvalsh(x @ x.T / 1200)
+    op, truth = Rotated(values), AtomicMeasure.of(values)
+    ours = [spectral_density(op, rng=Rng(seed)) for seed in range(3)]
+    assert max(found.products for found in ours) <= 400
+    theirs = distances(plain(op, 10, 80), truth)
+    assert (np.mean([distances(found, truth) for found in ours], axis=0) < 1.2 * theirs).all()
+
+
+def test_standard_errors_are_calibrated_and_errors_are_honest() -> None:
+    values = network_like(600)
+    op, truth = Rotated(values), AtomicMeasure.of(values)
+    scores, ratios = [], []
+    for seed in range(60):
+        found = spectral_density(op, probes=2, steps=28, tol=0, rng=Rng(seed))
+        assert found.products == 56
+        scores.append(
+            [
+                (found.moment(1) - truth.moment(1)) / found.moment_stderr(1),
+                (found.cdf(0.05) - truth.cdf(0.05)) / found.cdf_stderr(0.05),
+                (found.density(0.02, 0.02) - truth.density(0.02, 0.02)) / found.density_stderr(0.02, 0.02),
+            ]
+        )
+        ratios.append((found.wasserstein(truth) / found.error, found.kolmogorov(truth) / found.sup_error))
+    # The spread of 60 unit normals is 1 ± 0.09, their mean 0 ± 0.13.
+    assert (np.abs(np.std(scores, axis=0) - 1) < 0.36).all()
+    assert (np.abs(np.mean(scores, axis=0)) < 0.52).all()
+    assert (np.mean(ratios, axis=0) < 1.2).all()
+    assert (np.mean(ratios, axis=0) > 0.2).all()
+
+
+def test_asking_for_less_error_gives_less_error_for_more_products() -> None:
+    values = network_like(1000)
+    op, truth = Rotated(values), AtomicMeasure.of(values)
+    rough, fine = (spectral_density(op, probes=20, steps=120, tol=tol) for tol in (0.2, 0.03))
+    assert fine.products > rough.products
+    spread = np.abs(values - np.median(values)).mean()
+    assert fine.error <= 0.03 * spread
+    assert fine.wasserstein(truth) <= 0.05 * spread
+    assert rough.wasserstein(truth) <= 0.3 * spread
+
+
+def test_outliers_are_atoms_of_weight_one_over_n() -> None:
+    values = network_like(2000)
+    found = spectral_density(Rotated(values))
+    np.testing.assert_allclose(found.outliers[:9], np.sort(values)[::-1][:9], rtol=1e-4)
+    assert found.mass(9.9, 10.1) == pytest.approx(1 / 2000)
+    assert found.weights.sum() == pytest.approx(1.0)
+    assert found.probe(1).nodes.max() < 1.6
+
+
+def test_moments_are_exact_for_each_probe() -> None:
+    """Every rule of the family integrates polynomials up to degree 2m against the probe's own measure."""
+    op = Rotated(np.linspace(0.5, 1.5, 500))
+    start = op.layout.draw(Rng(0), 1, "normal", op.dtype, op.device)
+    unit = start / torch.linalg.vector_norm(start)
+    lanczos = chain(op, 0, 10)
+    rule = completed(np.array(lanczos.alpha), np.array(lanczos.beta))
+    power = unit
+    for degree in range(1, 21):
+        power = op @ power
+        # Atoms beyond the reach of the spectrum are moved back to its edge, at the price of their weight of 1e-8.
+        assert rule.moment(degree) == pytest.approx(float(unit.T @ power), rel=1e-6)
+    assert rule.nodes.size == 9 * 11
+
+
+def test_a_spectrum_of_few_atoms_is_found_exactly() -> None:
+    values = np.repeat([0.0, 1.0, 3.0], [600, 300, 100])
+    found = spectral_density(Rotated(values), probes=30)
+    assert set(np.round(found.nodes[found.weights > 1e-12], 9)) == {0.0, 1.0, 3.0}
+    assert abs(found.cdf(0.5) - 0.6) <= 4 * found.cdf_stderr(0.5)
+    assert found.products <= 90
+
+
+def test_small_problems_are_exact() -> None:
+    values = network_like(150)
+    found = spectral_density(Rotated(values))
+    np.testing.assert_allclose(found.nodes, np.sort(values), atol=1e-12)
+    assert found.exact
+    assert found.error == 0
+    assert found.products == 150
+    assert (found.cdf_stderr([0.0, 1.0]) == 0).all()
+
+
+def test_two_vectors_of_memory_give_the_same_quadrature() -> None:
+    op = Rotated(network_like(800))
+    full, local = (chain(op, 3, 40, full) for full in (True, False))
+    first, second = (gauss(np.array(c.alpha), np.array(c.beta)[:-1]) for c in (full, local))
+    # Without reorthogonalisation converged values repeat, with their weight divided between the copies.
+    for degree in range(1, 20):
+        assert second.moment(degree) == pytest.approx(first.moment(degree), rel=1e-9)
+    assert not np.allclose(first.nodes, second.nodes, rtol=1e-3)
+    assert len(local.rows) == 2
+
+
+def test_memory_that_holds_no_basis_still_gives_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    import hesscope.linalg.density as module
+
+    values = network_like(600)
+    monkeypatch.setattr(module, "vectors_that_fit", lambda op: 4)
+    found = spectral_density(Rotated(values), probes=4)
+    assert found.outliers.size == 0
+    assert abs(found.moment(1) - values.mean()) <= 4 * found.moment_stderr(1)
+
+
+def test_chebyshev_agrees_within_its_resolution() -> None:
+    matrix = dense_of(np.concatenate([np.random.default_rng(0).uniform(-1, 1, 500), [2.0]]))
+    truth = AtomicMeasure.of(np.linalg.eigvalsh(matrix.numpy()))
+    found = spectral_density(Dense(matrix), probes=10, steps=80, method="chebyshev")
+    assert found.products == 10 * 80 + 12
+    assert found.wasserstein(truth) <= 0.03
+    assert abs(found.moment(1) - truth.moment(1)) <= 4 * found.moment_stderr(1)
+    assert abs(found.cdf(0.0) - truth.cdf(0.0)) <= 4 * found.cdf_stderr(0.0) + 0.01
+
+
+def test_chebyshev_stops_by_tolerance() -> None:
+    found = spectral_density(Rotated(np.linspace(-1, 1, 3000)), probes=10, steps=80, tol=0.1, method="chebyshev")
+    assert len(found.steps) < 10
+    assert found.sup_error <= 0.1
+
+
+def test_levy_forgives_shifts_and_nothing_else() -> None:
+    first, second = AtomicMeasure.of([0.0, 1.0]), AtomicMeasure.of([0.001, 1.0])
+    assert levy(first, second, 0.01) == 0
+    assert levy(first, second, 0.0001) == 0.5
+    assert levy(first, AtomicMeasure.of([0.0, 1.0], [0.8, 0.2]), 0.01) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision_and_determinism(dtype: torch.dtype) -> None:
+    op = Rotated(network_like(800), dtype)
+    first, second = (spectral_density(op, rng=Rng(5)) for _ in range(2))
+    np.testing.assert_array_equal(first.nodes, second.nodes)
+    assert abs(first.moment(2) - (op.values.double() ** 2).mean()) <= 4 * first.moment_stderr(2) + 1e-6
+
+
+def test_results_survive_saving(tmp_path) -> None:
+    found = spectral_density(Rotated(network_like(600)))
+    back = SpectralDensity.load(found.save(tmp_path / "density"))
+    np.testing.assert_array_equal(back.probe(1).nodes, found.probe(1).nodes)
+    assert back.cdf_stderr(0.1) == found.cdf_stderr(0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"probes": 0}, "probes and steps must be >= 1"),
+        ({"steps": 0}, "probes and steps must be >= 1"),
+        ({"tol": -1.0}, "tol must be >= 0"),
+        ({"method": "kpm"}, "method must be"),
+        ({"method": "chebyshev", "resume": "x"}, 'resume needs method "slq"'),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        spectral_density(Rotated(network_like(600)), **arguments)
+
+
+def test_bad_operators_are_refused() -> None:
+    general = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(InputError, match="symmetric operator"):
+        spectral_density(Dense(general))
+    with pytest.raises(InputError, match=r"products of Rotated\(500, 500\) must be finite"):
+        spectral_density(Counted(Rotated(np.concatenate([[np.inf], np.ones(499)]))))
+    with pytest.raises(InputError, match="products differ by"):
+        spectral_density(Dense(general, symmetric=True))
