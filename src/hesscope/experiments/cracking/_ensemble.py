@@ -95,7 +95,9 @@ def sharpness(weights: Weights, loss: Loss, scales: Sequence[float] | None = Non
     networks, sizes = weights[0].shape[0], [w[0].numel() for w in weights]
 
     def apply(flat: Tensor) -> Tensor:
-        pieces = [p.reshape(w.shape) * u for p, w, u in zip(flat.split(sizes, dim=1), weights, units, strict=True)]
+        pieces = [
+            p.reshape(w.shape) * u for p, w, u in zip(torch.split(flat, sizes, dim=1), weights, units, strict=True)
+        ]
         out = torch.autograd.grad(slopes, leaves, pieces, retain_graph=True, materialize_grads=True)
         return torch.cat([(g * u).reshape(networks, -1) for g, u in zip(out, units, strict=True)], dim=1)
 
@@ -119,7 +121,8 @@ def sharpness(weights: Weights, loss: Loss, scales: Sequence[float] | None = Non
             small[:, i + 1, i] = length[:, 0]
             basis[:, i + 1] = torch.where(length > 0, image / length, torch.zeros_like(image))
     # The upper triangle holds the projections, exact to rounding; below it lies the same tridiagonal matrix.
-    return torch.linalg.eigvalsh(small, UPLO="L")[:, -1]
+    values: Tensor = torch.linalg.eigvalsh(small, UPLO="L")
+    return values[:, -1]
 
 
 def squared_norms(matrices: Tensor) -> dict[str, Array]:

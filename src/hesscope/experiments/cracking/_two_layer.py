@@ -153,5 +153,5 @@ def draw_norm_correlations(tables: dict[str, Array], ends: tuple[int, ...], what
             axis.axhline(0, color="#8a8f98", lw=0.8)
         axes[0, 0].set_ylabel(f"Pearson r with {what}")
         axes[1, 0].set_ylabel(f"Pearson r with {what}")
-    axes[0, -1].legend(fontsize=7, loc="lower right")
+    axes[0, -1].legend(fontsize=7, loc="lower right", handlelength=4)
     return figure
