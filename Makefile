@@ -25,7 +25,8 @@ bench: .venv/installed .venv-bench/installed
 # The peers live beside us, never inside us: a second environment with the same torch.
 .venv-bench/installed: pyproject.toml constraints.txt benchmarks/peers.txt
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/pip install -q -c constraints.txt -e ".[extra]" -r benchmarks/peers.txt
+	.venv-bench/bin/pip install -q -c constraints.txt -e ".[extra]" einops tqdm opt-einsum linear_operator
+	.venv-bench/bin/pip install -q --no-deps -r benchmarks/peers.txt
 	touch $@
 
 clean:

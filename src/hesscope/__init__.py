@@ -11,48 +11,122 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
 
-_HOME = {
-    "Problem": "curvature",
-    "Hessian": "curvature",
-    "GaussNewton": "curvature",
-    "FunctionalHessian": "curvature",
-    "Fisher": "curvature",
-    "Jacobian": "curvature",
-    "check": "curvature.check",
-    "plan": "curvature.plan",
-    "eigenpairs": "linalg",
-    "spectral_density": "linalg",
-    "trace": "linalg",
-    "diagonal": "linalg",
-    "row_norms": "linalg",
-    "frobenius_norm": "linalg",
-    "spectral_norm": "linalg",
-    "solve": "linalg",
-    "Counted": "operators",
-    "Rng": "rng",
-    "Result": "result",
+_HOMES = {
+    "curvature": (
+        "Problem",
+        "Hessian",
+        "GaussNewton",
+        "FunctionalHessian",
+        "Fisher",
+        "Jacobian",
+    ),
+    "curvature.check": (
+        "check",
+        "Verdict",
+    ),
+    "curvature.plan": (
+        "plan",
+        "Plan",
+    ),
+    "linalg": (
+        "eigenpairs",
+        "spectral_density",
+        "trace",
+        "diagonal",
+        "row_norms",
+        "frobenius_norm",
+        "spectral_norm",
+        "solve",
+    ),
+    "partition": ("Partition",),
+    "structure": (
+        "block_norms",
+        "block_spectra",
+        "circulant_score",
+        "dense_hessian",
+        "heat_map",
+        "output_block_norms",
+        "structure_course",
+    ),
+    "kron": (
+        "decouple",
+        "decouple_layers",
+        "layer_hessian",
+        "subspace_overlap",
+        "matricize",
+        "correspondence",
+        "approximate_full_eigenpairs",
+        "predicted_output_eigenspace",
+        "model_overlap",
+        "logit_gradients",
+    ),
+    "analyze": ("analyze",),
+    "operators": ("Counted",),
+    "measure": ("AtomicMeasure",),
+    "result": ("Result",),
+    "rng": ("Rng",),
 }
-_MODULES = ("errors", "rmt", "closed_form", "testing")
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = ("closed_form", "errors", "rmt", "testing", "zoo")
 
 if TYPE_CHECKING:
+    from . import closed_form as closed_form
+    from . import errors as errors
+    from . import rmt as rmt
+    from . import testing as testing
+    from . import zoo as zoo
+    from .analyze import analyze as analyze
     from .curvature import Fisher as Fisher
     from .curvature import FunctionalHessian as FunctionalHessian
     from .curvature import GaussNewton as GaussNewton
     from .curvature import Hessian as Hessian
     from .curvature import Jacobian as Jacobian
     from .curvature import Problem as Problem
+    from .curvature.check import Verdict as Verdict
+    from .curvature.check import check as check
+    from .curvature.plan import Plan as Plan
+    from .curvature.plan import plan as plan
+    from .kron import approximate_full_eigenpairs as approximate_full_eigenpairs
+    from .kron import correspondence as correspondence
+    from .kron import decouple as decouple
+    from .kron import decouple_layers as decouple_layers
+    from .kron import layer_hessian as layer_hessian
+    from .kron import logit_gradients as logit_gradients
+    from .kron import matricize as matricize
+    from .kron import model_overlap as model_overlap
+    from .kron import predicted_output_eigenspace as predicted_output_eigenspace
+    from .kron import subspace_overlap as subspace_overlap
+    from .linalg import diagonal as diagonal
+    from .linalg import eigenpairs as eigenpairs
+    from .linalg import frobenius_norm as frobenius_norm
+    from .linalg import row_norms as row_norms
+    from .linalg import solve as solve
+    from .linalg import spectral_density as spectral_density
+    from .linalg import spectral_norm as spectral_norm
+    from .linalg import trace as trace
+    from .measure import AtomicMeasure as AtomicMeasure
     from .operators import Counted as Counted
+    from .partition import Partition as Partition
     from .result import Result as Result
     from .rng import Rng as Rng
+    from .structure import block_norms as block_norms
+    from .structure import block_spectra as block_spectra
+    from .structure import circulant_score as circulant_score
+    from .structure import dense_hessian as dense_hessian
+    from .structure import heat_map as heat_map
+    from .structure import output_block_norms as output_block_norms
+    from .structure import structure_course as structure_course
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+        globals()[name] = value  # also where a module has the same name, as analyze has
+        return value
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module 'hesscope' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME, *_MODULES])
+    return sorted({*globals(), *_HOME, *_MODULES})
