@@ -20,10 +20,10 @@ REACH = 8.8
 Values = NDArray[Any]
 
 
-def line(step: float) -> Real:
+def line(step: float, reach: float = REACH) -> Real:
     """Uniform points that cover the standard Gaussian to 1e-17."""
-    count = int(np.ceil(REACH / step))
-    return np.asarray(np.arange(-count, count + 1) * (REACH / count), np.float64)
+    count = int(np.ceil(reach / step))
+    return np.asarray(np.arange(-count, count + 1) * (reach / count), np.float64)
 
 
 def grid(rank: int, step: float) -> tuple[Real, float]:
@@ -67,34 +67,37 @@ def shift_contour(frame: Frame, sign: float, fineness: float) -> tuple[Values, V
     """For g = e^(-yh), y = `sign`: h moves by i y; the first coordinate of z carries h."""
     slope = float(frame.h_slope[0])
     depth = min([0.5, *(1.0 / abs(s) for s in (slope, float(frame.t_slope[0])) if s)]) if slope else 0.0
-    points, cell = grid(1, (depth or 0.5) / (4.0 * fineness))
+    # The third moment of e^h has its weight three slopes further out.
+    points = line((depth or 0.5) / (4.0 * fineness), REACH + 3.0 * min(abs(slope), 4.0))[:, None]
+    cell = float(points[1, 0] - points[0, 0])
     z = points + 1j * depth * sign * np.sign(slope)
     return z, cell * gaussian(z)
 
 
-def rotated_contour(frame: Frame, fineness: float) -> tuple[Values, Values]:
-    """For g = 3h² - t²: each eigen-axis of the quadratic form turns about its stationary point, by up to 20 degrees."""
+def rotated_contour(frame: Frame, fineness: float, even: bool) -> tuple[Values, Values]:
+    """For g = 3h² - t²: each eigen-axis of the quadratic form turns about its stationary point, by up to 20 degrees.
+
+    `even`: keep one of each pair ±z, twice as heavy (odd moments are then for the caller to drop).
+    """
     value, axes, centre = quadratic_form(frame)
     # A turn about a far centre multiplies the weight by exp(centre² sin²/(2 cos)): keep that small.
     angle = min(0.35, 1.5 / max(1.0, float(np.abs(centre).max())))
     turn = np.exp(-1j * angle * np.sign(value))
     reach = REACH / np.sqrt(np.cos(2 * angle)) + float(np.linalg.norm(centre)) * np.cos(angle) / np.cos(2 * angle)
-    points, cells = polar(frame.rank, reach, fineness)
+    points, cells = polar(frame.rank, reach, fineness, even)
     z = (centre + points * turn) @ axes.T
     return z, cells * np.prod(turn) * gaussian(z)
 
 
-def polar(rank: int, reach: float, fineness: float) -> tuple[Real, Real]:
-    """Points and cells of the ball of radius `reach`, dense at the origin: 1/(r² - ζ) has its poles near √ζ."""
+def polar(rank: int, reach: float, fineness: float, half: bool) -> tuple[Real, Real]:
+    """Points and cells of the ball of radius `reach` (or a half counted twice), dense where 1/(r² - ζ) has its poles."""
     nodes, weights = np.polynomial.legendre.leggauss(int(np.ceil(4.6 * reach * fineness)))
     radius, width = reach * (0.5 + 0.5 * nodes) ** 2, reach * (0.5 + 0.5 * nodes) * weights
-    if rank == 1:
-        return np.concatenate([-radius[::-1], radius])[:, None], np.concatenate([width[::-1], width])
-    count = 4 * int(np.ceil(11 * fineness))
-    angles = (np.arange(count) + 0.5) * 2 * np.pi / count
+    count = 2 if rank == 1 else 4 * int(np.ceil(11 * fineness))
+    angles = (np.arange(count // 2 if half else count) + (0.0 if rank == 1 else 0.5)) * 2 * np.pi / count
     points = radius[:, None, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    cells = np.repeat(radius * width * 2 * np.pi / count, count)
-    return points.reshape(-1, 2), cells
+    cells = np.repeat(width if rank == 1 else radius * width * 2 * np.pi / count, angles.size)
+    return points.reshape(-1, 2)[:, :rank], cells * (2.0 if half else 1.0)
 
 
 def quadratic_form(frame: Frame) -> tuple[Real, Real, Real]:

@@ -13,12 +13,14 @@ from ..measure import AtomicMeasure
 from ..rng import Rng
 from . import _contours as contours
 from ._frame import Frame
+from ._outside import allowed_arcs
 from ._population import Population, Real
 from .losses import Loss, Response
 
 Values = NDArray[Any]
 _TARGET = {0: 0.0, 1: 1e-13, 2: 1e-10}  # by the number of dimensions integrated
 _MOST_NODES = 60_000
+_PROBE = np.array([1j])
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +50,14 @@ class Expectation:
         return np.asarray(np.real(np.tensordot(factor, self.moments, axes=([-1], [0]))))
 
 
-def expectation(loss: Loss, response: Response, frame: Frame, rng: Rng) -> Expectation:
-    """Integrate (g, z) by refining the rule until E[g/(1 + gδ)] settles at δ across the upper half-plane."""
+def expectation(loss: Loss, response: Response, frame: Frame, ratio: float, rng: Rng) -> Expectation:
+    """Integrate (g, z) by refining the rule until E[g/(1 + gδ)] settles, above the axis and at the edges of the law."""
     if response.outcomes is None and loss.uses_response:
         return _sampled(loss, response, frame, rng)
     coarse, target = _rule(loss, response, frame, 1.0), _TARGET[frame.rank]
-    for fineness in (1.4, 2.0, 2.8):
+    for fineness in (1.6, 2.4, 3.6, 5.4, 8.0):
         fine = _rule(loss, response, frame, fineness)
-        error = _disagreement(coarse, fine)
+        error = _disagreement(coarse, fine, ratio)
         if error <= target or fine.nodes.size > _MOST_NODES:
             break
         coarse = fine
@@ -71,19 +73,30 @@ def _checked(result: Expectation) -> Expectation:
             "a value that is not finite",
             "Smooth the loss, or scale w down.",
         )
-    keep = np.abs(result.moments).max(axis=(1, 2)) > 1e-19
+    size = np.abs(result.nodes) / np.sqrt(np.abs(result.moments[:, 0, 0] @ result.nodes**2) + 1e-300)
+    keep = np.abs(result.moments).max(axis=(1, 2)) * np.maximum(1.0, size) ** 3 > 1e-19
     return replace(result, nodes=result.nodes[keep], moments=result.moments[keep])
 
 
-def _disagreement(one: Expectation, two: Expectation) -> float:
+def _disagreement(one: Expectation, two: Expectation, ratio: float) -> float:
+    """The largest difference of E[g/(1 + gδ)(...)] over δ above the axis and the extreme real δ outside the bulk."""
     scale = np.sqrt(abs(one.moments[:, 0, 0] @ one.nodes**2)) + 1e-300
     delta = np.array([0.05j, 0.5j, -1 + 0.5j, 2 + 0.5j, -3 + 1j, 1e-3 + 1e-3j]) / scale
+    above = np.abs(_transform(one, delta) - _transform(two, delta)).max() / scale
+    population = two.population
+    if population.atomic:
+        return float(above)
+    # Every real δ of the law lies between the ends of these arcs, and the ends are the hardest.
+    ends = [arc.at(np.array([0.0, 1.0])) for arc in allowed_arcs(population, ratio)]
+    real = np.concatenate([-bottom / top for top, bottom in ends] or [np.zeros(0)])
+    values = _transform(two, real[np.isfinite(real)] + 0j)
+    edge = np.abs(_transform(one, real[np.isfinite(real)] + 0j) - values).max(initial=0.0)
+    return float(max(above, edge / (np.abs(values).max(initial=0.0) + scale)))
 
-    def transform(rule: Expectation) -> Values:
-        ratio = rule.nodes / (1.0 + np.multiply.outer(delta, rule.nodes))
-        return np.asarray(np.tensordot(ratio, rule.moments, axes=([1], [0])))
 
-    return float(np.abs(transform(one) - transform(two)).max() / scale)
+def _transform(rule: Expectation, delta: Values) -> Values:
+    ratio = rule.nodes / (1.0 + np.multiply.outer(delta, rule.nodes))
+    return np.asarray(np.tensordot(ratio, rule.moments, axes=([1], [0])))
 
 
 def _rule(loss: Loss, response: Response, frame: Frame, fineness: float) -> Expectation:
@@ -97,8 +110,12 @@ def _rule(loss: Loss, response: Response, frame: Frame, fineness: float) -> Expe
         return _joined([_binary_branch(loss, frame, sign, fineness) for sign in (1.0, -1.0)], loss.range)
     bounds = _quadratic_range(frame) if loss.contour == "rotate" and response.name == "phase_retrieval" else None
     if bounds is not None:
-        z, measure = contours.rotated_contour(frame, fineness)
-        return _joined(_branches(loss, response, *contours.affine(frame, z), measure, z), bounds)
+        even = frame.h_mean == 0 == frame.t_mean
+        z, measure = contours.rotated_contour(frame, fineness, even)
+        (g, moments), *_ = _branches(loss, response, *contours.affine(frame, z), measure, z)
+        if even:
+            moments[:, 0, 1:] = moments[:, 1:, 0] = 0.0
+        return _joined([(g, moments)], bounds)
     return _general(loss, response, frame, fineness)
 
 
@@ -169,7 +186,9 @@ def _general(loss: Loss, response: Response, frame: Frame, fineness: float) -> E
         return real
     deformed = _deformed(loss, response, frame, fineness, (low, high))
     # A callable that is not analytic (or not meant for complex numbers) disagrees off the axis: keep the real nodes.
-    return deformed if deformed is not None and _disagreement(real, deformed) < 1e-6 else real
+    if deformed is None or np.abs(_transform(real, _PROBE) - _transform(deformed, _PROBE)).max() > 1e-6:
+        return real
+    return deformed
 
 
 def _deformed(

@@ -64,7 +64,7 @@ def allowed_arcs(population: Population, level: float) -> list[Arc]:
             second, bounds=(left, right), method="bounded", options={"xatol": 1e-10 * (right - left)}
         )
         if best.fun < 0:
-            start, stop = (_cross(second, _just_off(end, best.x), best.x) for end in (left, right))
+            start, stop = (_approach(second, end, best.x) for end in (left, right))
             arcs.append(Arc((start, stop - start), (1.0, 0.0)))
     arcs += _outer_arcs(population, second, level)
     return arcs
@@ -73,13 +73,8 @@ def allowed_arcs(population: Population, level: float) -> list[Arc]:
 def _outer_arcs(population: Population, second: Any, level: float) -> list[Arc]:
     size = np.sqrt(population.moment(2) / level)
     low, high = population.low, population.high
-    left = right = None
-    if np.isfinite(low):
-        good = low - size - 1e-9 * abs(low)
-        left = _cross(second, _just_off(low, good), good)
-    if np.isfinite(high):
-        good = high + size + 1e-9 * abs(high)
-        right = _cross(second, _just_off(high, good), good)
+    left = _approach(second, low, low - size - 1e-9 * abs(low)) if np.isfinite(low) else None
+    right = _approach(second, high, high + size + 1e-9 * abs(high)) if np.isfinite(high) else None
     if left is not None and right is not None:
         # ζ = centre + half/v for v from 1 (ζ = right) through 0 (ζ = ∞) to -1 (ζ = left), v = 1 - 2u.
         centre, half = 0.5 * (left + right), 0.5 * (right - left)
@@ -92,10 +87,19 @@ def _outer_arcs(population: Population, second: Any, level: float) -> list[Arc]:
     return []
 
 
-def _just_off(island: float, towards: float) -> float:
-    """A point next to an island's border, where the transforms are finite."""
-    near = island + 1e-13 * (towards - island)
-    return near if near != island else float(np.nextafter(island, towards))
+def _approach(function: Any, island: float, good: float) -> float:
+    """Come from `good` (function < 0) towards an island and stop at the first change of sign, or next to the island.
+
+    From afar, because quadrature of a continuous law cannot be trusted right next to its border.
+    """
+    near = good
+    for shrink in 0.25 ** np.arange(1, 23):
+        far, near = near, island + shrink * (good - island)
+        if near == island:
+            return far
+        if function(near) > 0:
+            return _cross(function, near, far)
+    return near
 
 
 def _cross(function: Any, bad: float, good: float) -> float:

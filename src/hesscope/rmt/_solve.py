@@ -56,17 +56,16 @@ def _descend(
     far = z + 1j * height
     delta = np.asarray(-ratio * t.moment(1) / far, np.complex128)
     for _ in range(3):
-        delta = _image(far, delta, g, t, ratio)
+        delta = _step(far, g.response(delta), t, ratio)[0]
+    close = lowest < 1e-3
+    held: Mask = np.zeros(z.shape, dtype=bool)
     while height.max() > lowest * scale:
-        delta, _ = _newton(z + 1j * height, delta, g, t, ratio, steps=2 if lowest > 1e-3 else 40)
+        delta, held = _newton(z + 1j * height, delta, g, t, ratio, steps=40 if close else 2)
         height = height * factor
-    last, done = _newton(z, delta.copy(), g, t, ratio, steps=15 if lowest > 1e-3 else 40)
+    last, done = _newton(z, delta.copy(), g, t, ratio, steps=40 if close else 15)
     delta[done] = last[done]
-    return delta, done
-
-
-def _image(z: Complex, delta: Complex, g: Population, t: Population, ratio: float) -> Complex:
-    return _step(z, g.response(delta), t, ratio)[0]
+    # So near the axis at this height, the root has no density that double precision could tell from zero.
+    return delta, done | (held & (delta.imag < 1e-8 * np.abs(delta))) if close else done
 
 
 def _step(z: Complex, response: tuple[Complex, Complex], t: Population, ratio: float) -> tuple[Complex, Complex]:
@@ -82,30 +81,34 @@ def _step(z: Complex, response: tuple[Complex, Complex], t: Population, ratio: f
 def _newton(
     z: Complex, delta: Complex, g: Population, t: Population, ratio: float, steps: int = 40
 ) -> tuple[Complex, Mask]:
-    """Newton on δ - Φ(δ), each step cut so that Im δ never loses more than nine tenths; returns (δ, converged)."""
+    """Newton for ζ = -1/δ, each step cut so that Im ζ never loses more than nine tenths; returns (δ, converged).
+
+    In ζ rather than δ, because ζ is nearly linear in z both far away and next to an atom at zero.
+    """
+    zeta = -1.0 / delta
     done: Mask = np.zeros(z.shape, dtype=bool)
     active = np.arange(z.size)
     for _ in range(steps):
-        here = delta[active]
-        image, slope = _step(z[active], g.response(here), t, ratio)
-        gap = image - here
-        with np.errstate(divide="ignore", invalid="ignore"):
-            move = gap / (1.0 - slope)
-        move = np.where(np.isfinite(move), move, gap)
-        sinking = here.imag + move.imag < 0.1 * here.imag
-        # Φ keeps the upper half-plane, so its own step is the safe one where Newton would leave it.
-        with np.errstate(over="ignore"):
+        here = zeta[active]
+        at = -1.0 / here
+        image, slope = _step(z[active], g.response(at), t, ratio)
+        gap = -1.0 / image - here
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            move = gap / (1.0 - slope * (at / image) ** 2)
+            move = np.where(np.isfinite(move), move, gap)
+            sinking = here.imag + move.imag < 0.1 * here.imag
+            # The map keeps the upper half-plane, so its own step is the safe one where Newton would leave it.
             cut = np.where(sinking, 0.9 * here.imag / np.maximum(-move.imag, 1e-300), 1.0)
         move = np.where(sinking & (cut < 0.05), gap, np.minimum(cut, 1.0) * move)
-        delta[active] = here + move
+        zeta[active] = here + move
         # At an edge the root is nearly double: there a residual at rounding level is all one can ask for.
         settled = (np.abs(move) <= _CONVERGED * np.abs(here)) | (np.abs(gap) <= 4e-15 * np.abs(here))
-        small = settled & ~sinking & (delta[active].imag > 0)
+        small = settled & ~sinking & (zeta[active].imag > 0)
         done[active[small]] = True
         active = active[~small]
         if active.size == 0:
             break
-    return delta, done
+    return -1.0 / zeta, done
 
 
 def cumulative(z: Complex, delta: Complex, e: Complex, g: Population, t: Population, ratio: float) -> Real:

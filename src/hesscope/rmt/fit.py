@@ -39,7 +39,7 @@ class _Family:
     name: str
     build: Callable[[Real], GeneralisedMarchenkoPastur]
     starts: Callable[[float], list[list[float]]]  # from the variance of the bulk
-    read: Callable[[Real], dict[str, float]]
+    read: Callable[[Real, float], dict[str, float]]
 
 
 def fit(measure: AtomicMeasure, size: int | None = None) -> Fit:
@@ -92,7 +92,7 @@ def _fit_family(family: _Family, live: AtomicMeasure, share: float, count: float
     rest: Measure = law if law.mass_at_zero == 0 else AtomicMeasure.of(_without_zeros(law))
     return Fit(
         family.name,
-        {"unit": unit, **family.read(theta)},
+        family.read(theta, unit),
         LawWithZeros(share, law),
         bulk.kolmogorov(rest),
         bulk.wasserstein(rest, points=801) / float(np.sqrt(bulk.moment(2))),
@@ -157,7 +157,7 @@ def _families() -> list[_Family]:
             "marchenko_pastur",
             lambda v: MarchenkoPastur(float(exp(v[0])), float(exp(v[1]))),
             lambda s: [[np.log(s), 0.0]],
-            lambda v: {"ratio": float(exp(v[0])), "scale": float(exp(v[1]))},
+            lambda v, u: {"ratio": float(exp(v[0])), "scale": float(u * exp(v[1]))},
         ),
         _Family(
             "log_normal",
@@ -165,7 +165,11 @@ def _families() -> list[_Family]:
                 log_normal(float(v[1]), float(exp(min(v[2], 1.5)))), None, float(exp(v[0]))
             ),
             lambda s: [[np.log(0.5 * s), 0.0, np.log(0.5)]],
-            lambda v: {"ratio": float(exp(v[0])), "log_median": float(v[1]), "log_std": float(exp(min(v[2], 1.5)))},
+            lambda v, u: {
+                "ratio": float(exp(v[0])),
+                "median": float(u * exp(v[1])),
+                "log_std": float(exp(min(v[2], 1.5))),
+            },
         ),
         _Family(
             "two_scales",
@@ -173,10 +177,10 @@ def _families() -> list[_Family]:
                 AtomicMeasure.of([exp(v[1])]), _two(1.0, 1.0 + exp(v[2]), v[3]), float(exp(v[0]))
             ),
             lambda s: [[np.log(0.5 * s), -0.4, 0.0, 0.0], [np.log(0.05 * s), -1.0, 1.5, 0.0]],
-            lambda v: {
+            lambda v, u: {
                 "ratio": float(exp(v[0])),
-                "low": float(exp(v[1])),
-                "high": float(exp(v[1]) * (1 + exp(v[2]))),
+                "low": float(u * exp(v[1])),
+                "high": float(u * exp(v[1]) * (1 + exp(v[2]))),
                 "share_high": _logistic(v[3]),
             },
         ),
@@ -184,10 +188,10 @@ def _families() -> list[_Family]:
             "signed",
             lambda v: GeneralisedMarchenkoPastur(_two(-exp(v[1]), exp(v[2]), v[3]), None, float(exp(v[0]))),
             lambda s: [[-0.4, 0.5, 0.5, 0.7], [0.3, 0.0, 0.3, 0.7], [np.log(0.2 * s), -2.0, 0.3, 2.0]],
-            lambda v: {
+            lambda v, u: {
                 "ratio": float(exp(v[0])),
-                "negative": float(-exp(v[1])),
-                "positive": float(exp(v[2])),
+                "negative": float(-u * exp(v[1])),
+                "positive": float(u * exp(v[2])),
                 "share_positive": _logistic(v[3]),
             },
         ),

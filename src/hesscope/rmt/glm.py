@@ -73,7 +73,7 @@ class GLM:
 
     @cached_property
     def _expectation(self) -> Expectation:
-        return expectation(self._loss, self._response, self._frame, self.rng.child("glm"))
+        return expectation(self._loss, self._response, self._frame, self.ratio, self.rng.child("glm"))
 
     @property
     def accuracy(self) -> tuple[str, float]:
