@@ -9,7 +9,7 @@ import torch
 from hesscope.errors import InputError
 from hesscope.linalg import SpectralDensity, spectral_density
 from hesscope.linalg.lanczos import Lanczos
-from hesscope.linalg.quadrature import completed, gauss, levy
+from hesscope.linalg.quadrature import gauss, levy, rules
 from hesscope.measure import AtomicMeasure
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
@@ -98,17 +98,16 @@ def test_outliers_are_atoms_of_weight_one_over_n() -> None:
 
 def test_moments_are_exact_for_each_probe() -> None:
     """Every rule of the family integrates polynomials up to degree 2m against the probe's own measure."""
-    op = Rotated(np.linspace(0.5, 1.5, 500))
+    op = Rotated(np.linspace(-1, 1, 500))
     start = op.layout.draw(Rng(0), 1, "normal", op.dtype, op.device)
     unit = start / torch.linalg.vector_norm(start)
-    lanczos = chain(op, 0, 10)
-    rule = completed(np.array(lanczos.alpha), np.array(lanczos.beta))
+    lanczos = chain(op, 0, 3)
+    nodes, weights = rules(np.array(lanczos.alpha), np.array(lanczos.beta))
     power = unit
-    for degree in range(1, 21):
+    for degree in range(1, 7):
         power = op @ power
-        # Atoms beyond the reach of the spectrum are moved back to its edge, at the price of their weight of 1e-8.
-        assert rule.moment(degree) == pytest.approx(float(unit.T @ power), rel=1e-6)
-    assert rule.nodes.size == 9 * 11
+        np.testing.assert_allclose((weights * nodes**degree).sum(1), float(unit.T @ power), atol=1e-12)
+    assert np.ptp((weights * nodes**7).sum(1)) > 1e-3
 
 
 def test_a_spectrum_of_few_atoms_is_found_exactly() -> None:

@@ -36,7 +36,6 @@ def fingerprint(op: LinearOperator, algorithm: str, **arguments: object) -> dict
         "operator_fingerprint": str(getattr(inner, "fingerprint", "")),
         "shape": list(op.shape),
         "dtype": str(op.dtype),
-        "local": [op.layout.local.start, op.layout.local.stop],
         "arguments": {name: repr(value) for name, value in sorted(arguments.items())},
     }
 
@@ -50,17 +49,15 @@ class Store:
         self.step = 0
         self._kept: dict[int, set[int]] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"header-{self.tag}.json"
-        if path.exists():
+        for path in self.folder.glob("header-*.json"):
             _compare(_read_header(path), header, self.folder)
-        else:
-            _replace(path, lambda f: f.write(json.dumps(header, indent=1).encode()))
+        _replace(self.folder / f"header-{self.tag}.json", lambda f: f.write(json.dumps(header, indent=1).encode()))
 
     def load(self) -> tuple[Arrays, dict[int, Tensor]] | None:
         """The last complete state and the vectors it names, or None when the run has to start."""
         steps = sorted(int(path.name.split("-")[1]) for path in self.folder.glob(f"state-*-{self.tag}.npz"))
         # A process is at most one step ahead of another, so the whole part of the mean is what all have finished.
-        totals = self.layout.sum(torch.tensor([float(steps[-1] if steps else 0), 1.0], dtype=torch.float64))
+        totals = self.layout.sum(torch.tensor([steps[-1] if steps else 0.0, 1.0], dtype=torch.float64))
         self.step = int(totals[0] // totals[1])
         if self.step == 0:
             return None

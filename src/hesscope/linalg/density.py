@@ -121,7 +121,7 @@ def spectral_density(
     full = vectors_that_fit(counted) >= steps + MOST_OUTLIERS
     run = SlqRun(counted, Plan(probes, steps, tol, full), rng)
     if resume is not None:
-        run.keep_in(resume, fingerprint(op, "spectral_density", plan=run.plan, rng=rng))
+        run.keep_in(resume, fingerprint(op, "spectral_density", probes=probes, steps=steps, tol=tol, rng=rng))
     run.run()
     lengths = tuple(chain.alpha.size for chain in run.chains)
     return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, method, op.shape[0])

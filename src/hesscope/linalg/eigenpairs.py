@@ -80,7 +80,8 @@ def eigenpairs(
     limit = _basis_limit(counted, goal, width, max_basis)
     run = KrylovRun(counted, goal, width, limit, rng.child("eigenpairs"))
     if resume is not None:
-        arguments = {"goal": goal, "block": width, "basis": limit, "rng": rng, "start": _digest(start, counted)}
+        # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
+        arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": rng, "start": _digest(start, counted)}
         run.keep_in(resume, fingerprint(op, "eigenpairs", **arguments))
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
     run.run(start, budget)
@@ -101,7 +102,10 @@ def _check_start(start: Tensor, op: LinearOperator) -> None:
 
 
 def _digest(start: Tensor | None, op: Counted) -> str:
-    return "none" if start is None else str(op.layout.inner(start, start).cpu().tolist())
+    if start is None:
+        return "none"
+    witness = op.layout.draw(Rng(0).child("digest"), 1, "normal", torch.float64, start.device)
+    return ", ".join(f"{float(x):.12e}" for x in op.layout.inner(start.double(), witness))
 
 
 def _dense(op: Counted, goal: Goal, before: int) -> Eigenpairs:

@@ -39,7 +39,7 @@ def mean_and_stderr(samples: Array) -> tuple[float, float]:
     return float(samples.mean()), float(widened * samples.std(ddof=1) / np.sqrt(m))
 
 
-def exchangeable_mean(estimates: Callable[[Indices], Array], columns: int, most: int = 40) -> tuple[float, float]:
+def exchangeable_mean(estimates: Callable[[Indices], Array], columns: int, most: int = 24) -> tuple[float, float]:
     """The mean of leave-one-out `estimates`, one per column, and its standard error.
 
     Their spread alone is too small (by 1.5 where spectra decay), because all of them share most of a sketch; the

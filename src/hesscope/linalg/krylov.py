@@ -237,6 +237,7 @@ class KrylovRun:
         self.expansion.restore(state, vectors)
         self.injected, self.probe_from = int(state["injected"]), int(state["probe_from"])
         self.started_random, self.begun = bool(state["started_random"]), bool(state["begun"])
+        self.limit = int(state["limit"])
         self._earlier += int(state["products"])
 
     def _save(self) -> None:
@@ -247,6 +248,7 @@ class KrylovRun:
             "probe_from": self.probe_from,
             "started_random": self.started_random,
             "begun": self.begun,
+            "limit": self.limit,
             "products": self.products,
         }
         names = self.expansion.names

@@ -20,6 +20,17 @@ def gauss(alpha: Array, beta: Array) -> AtomicMeasure:
     return AtomicMeasure.of(nodes, y[0] ** 2)
 
 
+def rules(alpha: Array, beta: Array) -> tuple[Array, Array]:
+    """Nodes and weights `(FAMILY, m + 1)` of rules that extend T by one entry each; all are exact to degree 2m."""
+    centre = float(np.mean(alpha[-5:]))
+    nodes, weights = np.empty((2, FAMILY, alpha.size + 1))
+    for i in range(FAMILY):
+        last = centre + beta[-1] * math.tan(math.pi * ((i + 0.5) / FAMILY - 0.5))
+        nodes[i], y = eigh_tridiagonal(np.append(alpha, last), beta)
+        weights[i] = y[0] ** 2
+    return nodes, weights
+
+
 def completed(alpha: Array, beta: Array) -> AtomicMeasure:
     """The average of m + 1 point rules whose unknown last entry is Cauchy distributed; `beta` has m entries.
 
@@ -29,25 +40,19 @@ def completed(alpha: Array, beta: Array) -> AtomicMeasure:
     """
     if beta[-1] == 0.0:
         return gauss(alpha, beta[:-1])
-    centre = float(np.mean(alpha[-5:]))
-    nodes, y = eigh_tridiagonal(alpha, beta[:-1]) if alpha.size > 1 else (alpha, np.ones((1, 1)))
-    # An eigenvalue lies within |β y_m| of each Ritz value: rules may not put atoms beyond that.
+    theta, y = eigh_tridiagonal(alpha, beta[:-1]) if alpha.size > 1 else (alpha, np.ones((1, 1)))
+    # An eigenvalue lies within |β y_m| of each Ritz value. Rules put atoms of tiny weight beyond that: move them back.
     reach = beta[-1] * np.abs(y[-1])
-    low, high = nodes[0] - reach[0], nodes[-1] + reach[-1]
-    all_nodes, all_weights = [], []
-    for i in range(FAMILY):
-        last = centre + beta[-1] * math.tan(math.pi * ((i + 0.5) / FAMILY - 0.5))
-        theta, z = eigh_tridiagonal(np.append(alpha, last), beta)
-        all_nodes.append(np.clip(theta, low, high))
-        all_weights.append(z[0] ** 2)
-    return AtomicMeasure.of(np.concatenate(all_nodes), np.concatenate(all_weights))
+    nodes, weights = rules(alpha, beta)
+    return AtomicMeasure.of(np.clip(nodes, theta[0] - reach[0], theta[-1] + reach[-1]), weights)
 
 
 def levy(first: AtomicMeasure, second: AtomicMeasure, slack: float) -> float:
     """sup_x of F(x − slack) − G(x) and G(x − slack) − F(x): the Kolmogorov distance that forgives shifts up to `slack`."""
-    x = np.concatenate([first.nodes, second.nodes, first.nodes + slack, second.nodes + slack])
-    gap = np.maximum(first.cdf(x - slack) - second.cdf(x), second.cdf(x - slack) - first.cdf(x))
-    return float(max(0.0, gap.max()))
+    # F jumps at its own atoms only, so each difference is largest where a jump has just been shifted by `slack`.
+    ahead = first.cdf(first.nodes) - second.cdf(first.nodes + slack)
+    behind = second.cdf(second.nodes) - first.cdf(second.nodes + slack)
+    return float(max(0.0, ahead.max(), behind.max()))
 
 
 def spread(measure: AtomicMeasure) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -150,6 +150,7 @@ class SlqRun:
         pairs = zip(np.split(state["alphas"], lengths), np.split(state["betas"], lengths), strict=True)
         self.chains = [Chain(alpha, beta) for alpha, beta in pairs if alpha.size]
         self.outliers, self.radii = state["outliers"], state["radii"]
+        self.plan = replace(self.plan, full=bool(state["full"]))
         first, offset = self._first_outside_name(), self._first_name(len(self.chains))
         names = range(first, first + self.outliers.size)
         if self.outliers.size:
@@ -167,6 +168,7 @@ class SlqRun:
             "betas": np.concatenate([np.zeros(0), *(chain.beta for chain in self.chains)]),
             "outliers": self.outliers,
             "radii": self.radii,
+            "full": self.plan.full,
             "products": self.products,
         }
         names = [*range(first, first + self.outliers.size), *(offset + name for name in lanczos.names)]

@@ -142,23 +142,26 @@ class XNysTrace(TraceEstimator):
             layout.inner(a, b).cpu().numpy()
             for a, b in ((self.omega, self.omega), (self.omega, self.y), (self.y, self.y))
         )
-        # A + μ I with a tiny μ keeps the core invertible for operators of low rank; n μ is taken off again.
-        mu = float(torch.finfo(self.op.dtype).eps) * float(np.sqrt(np.trace(squares) / n))
-        squares = squares + mu * (core + core.T) + mu**2 * gram
-        core = (core + core.T) / 2 + mu * gram
-        self._require_positive(core)
+        core = (core + core.T) / 2
+        values, vectors = np.linalg.eigh(core)
+        self._require_positive(values)
+        floor = 100 * float(torch.finfo(self.op.dtype).eps) * float(values[-1])
+        if values[0] <= floor:
+            # Numerically of low rank: the approximation is A itself, up to a trace of about the smallest eigenvalue.
+            kept = values > floor
+            weights = vectors[:, kept] / np.sqrt(values[kept])
+            return float(np.trace(weights.T @ squares @ weights)), floor
 
         def of(columns: Indices) -> Array:
             grid = np.ix_(columns, columns)
             inverse, tests = np.linalg.inv(core[grid]), np.diag(np.linalg.inv(gram[grid]))
             peak, part = np.diag(inverse), squares[grid]
             lost = np.diag(inverse @ part @ inverse) / peak
-            return np.asarray(np.trace(inverse @ part) - lost + (n - columns.size + 1) * tests / peak - n * mu)
+            return np.asarray(np.trace(inverse @ part) - lost + (n - columns.size + 1) * tests / peak)
 
         return exchangeable_mean(of, m)
 
-    def _require_positive(self, core: Array) -> None:
-        values = np.linalg.eigvalsh(core)
+    def _require_positive(self, values: Array) -> None:
         if values[0] < -1e-3 * abs(values[-1]):
             refuse(
                 "XNysTrace needs a positive semi-definite operator",

@@ -1,0 +1,209 @@
+"""Traces, diagonals and norms: right, calibrated, stopped by tolerance, exact where that is cheap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hesscope.errors import BudgetExceeded, InputError
+from hesscope.linalg import Estimate, diagonal, frobenius_norm, row_norms, spectral_norm, trace
+from hesscope.operators import Counted, Dense, LinearOperator
+from hesscope.rng import Rng
+from linalg.cases import Rotated, dense_of, network_like
+
+DECAYING = 0.9 ** np.arange(400)
+INDEFINITE = network_like(400)
+FLAT = np.abs(np.random.default_rng(0).standard_normal(400))
+
+
+@pytest.mark.parametrize("method", ["hutchinson", "hutch++", "xtrace", "xnystrace"])
+@pytest.mark.parametrize(("values", "tol"), [(DECAYING, 0.1), (FLAT, 0.03)])
+def test_trace_errors_are_calibrated_under_stopping(method: str, values: np.ndarray, tol: float) -> None:
+    op = Dense(dense_of(values), symmetric=True)
+    scores = []
+    for seed in range(200):
+        found = trace(op, tol, method, max_products=5000, rng=Rng(seed))
+        assert found.stderr <= tol * abs(found.value)
+        scores.append((found.value - values.sum()) / found.stderr)
+    inside = np.mean(np.abs(scores) <= 2.3)
+    # 95 % of 200 has a standard deviation of 1.5 %.
+    assert inside >= 0.95 - 0.03
+    # Not so cautious that the number says nothing: an error bar twice too long would give 0.5.
+    assert 0.6 <= np.std(scores) <= 1.25
+    assert abs(np.mean(scores)) <= 0.5
+
+
+def test_xtrace_on_an_indefinite_spectrum_with_outliers() -> None:
+    op = Dense(dense_of(INDEFINITE), symmetric=True)
+    found = (trace(op, 0.05, "xtrace", rng=Rng(s)) for s in range(100))
+    scores = [(e.value - INDEFINITE.sum()) / e.stderr for e in found]
+    assert np.mean(np.abs(scores) <= 2.3) >= 0.92
+
+
+def test_xtrace_needs_far_fewer_products_than_hutchinson() -> None:
+    op = Dense(dense_of(DECAYING), symmetric=True)
+    fast, slow = trace(op, 0.02, "xtrace"), trace(op, 0.02, "hutchinson", max_products=10_000)
+    assert 4 * fast.products <= slow.products
+
+
+@pytest.mark.parametrize("method", ["hutch++", "xtrace", "xnystrace"])
+def test_low_rank_traces_are_exact(method: str) -> None:
+    values = np.concatenate([[3.0, 2.0, 0.5], np.zeros(497)])
+    found = trace(Rotated(values), 1e-6, method)
+    assert found.value == pytest.approx(5.5, rel=1e-9)
+    assert found.stderr <= 1e-9
+    assert found.products <= 30
+
+
+def test_the_zero_operator_has_zero_everything() -> None:
+    op = Rotated(np.zeros(300))
+    assert trace(op).value == 0
+    assert frobenius_norm(op).value == 0
+    assert spectral_norm(op).value == 0
+    assert (diagonal(op).value == 0).all()
+    assert (row_norms(op).value == 0).all()
+
+
+def test_small_operators_are_exact_in_n_products() -> None:
+    matrix = dense_of(network_like(120))
+    op = Dense(matrix)
+    truths = {
+        trace: float(torch.trace(matrix)),
+        diagonal: torch.diagonal(matrix).numpy(),
+        row_norms: torch.linalg.vector_norm(matrix, dim=1).numpy(),
+        frobenius_norm: float(torch.linalg.matrix_norm(matrix)),
+        spectral_norm: float(torch.linalg.matrix_norm(matrix, 2)),
+    }
+    for function, truth in truths.items():
+        found = function(op)
+        np.testing.assert_allclose(found.value, truth, rtol=1e-10)
+        assert found.exact
+        assert found.products == 120
+
+
+@pytest.mark.parametrize("values", [DECAYING, INDEFINITE, FLAT])
+@pytest.mark.parametrize("function", [diagonal, row_norms])
+def test_vector_estimates_meet_their_tolerance(function, values: np.ndarray) -> None:
+    matrix = dense_of(values)
+    truth = torch.diagonal(matrix) if function is diagonal else torch.linalg.vector_norm(matrix, dim=1)
+    errors, stderrs = [], []
+    for seed in range(5):
+        found = function(Dense(matrix, symmetric=True), 0.1, max_products=2000, rng=Rng(seed))
+        errors.append(np.linalg.norm(found.value - truth.numpy()))
+        stderrs.append(np.linalg.norm(found.stderr))
+        assert stderrs[-1] <= 0.1 * np.linalg.norm(found.value)
+    assert 0.3 <= np.mean(errors) / np.mean(stderrs) <= 1.3
+
+
+def test_diagonal_entries_are_calibrated() -> None:
+    matrix = dense_of(FLAT[:300])
+    scores = [
+        (found.value - torch.diagonal(matrix).numpy()) / found.stderr
+        for found in (diagonal(Dense(matrix, symmetric=True), 0.1, rng=Rng(s)) for s in range(8))
+    ]
+    assert np.mean(np.abs(scores) <= 2.3) >= 0.93
+    assert np.abs(np.mean(scores, axis=0)).mean() < 0.5
+
+
+@pytest.mark.parametrize("values", [DECAYING, INDEFINITE, FLAT])
+def test_frobenius_norm(values: np.ndarray) -> None:
+    op = Dense(dense_of(values), symmetric=True)
+    truth = float(np.linalg.norm(values))
+    for seed in range(10):
+        found = frobenius_norm(op, 0.02, max_products=2000, rng=Rng(seed))
+        assert found.stderr <= 0.02 * found.value
+        assert abs(found.value - truth) <= 4 * found.stderr
+
+
+def test_norms_of_a_general_matrix() -> None:
+    matrix = torch.randn(250, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = frobenius_norm(Dense(matrix), 0.01)
+    assert abs(found.value - float(torch.linalg.matrix_norm(matrix))) <= 4 * found.stderr
+    found = spectral_norm(Dense(matrix), 1e-4)
+    assert found.value == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)), rel=1e-6)
+
+
+def test_spectral_norm_sees_the_negative_end() -> None:
+    values = np.concatenate([np.linspace(-0.5, 1, 500), [-3.0, 2.0]])
+    found = spectral_norm(Rotated(values))
+    assert found.value == pytest.approx(3.0, rel=1e-5)
+    assert abs(found.value - 3.0) <= found.stderr
+
+
+class Knowing(Rotated):
+    """An operator that knows its trace and diagonal, or declines."""
+
+    answer: Estimate | None = Estimate(7.0, 0.0, 1, "known", exact=True)
+
+    def structured_trace(self, tol: float) -> Estimate | None:
+        return self.answer
+
+    def structured_diagonal(self, tol: float) -> Estimate | None:
+        return self.answer
+
+
+def test_what_the_operator_knows_comes_first() -> None:
+    op = Knowing(DECAYING)
+    assert trace(Counted(op)).method == "known"
+    assert diagonal(op).method == "known"
+    assert trace(op, method="xtrace").method == "xtrace"
+    op.answer = None
+    assert trace(op).method == "xtrace"
+
+
+def test_a_missed_tolerance_is_warned_about() -> None:
+    op = Rotated(DECAYING)
+    with pytest.warns(UserWarning, match="Raise max_products"):
+        found = trace(op, 1e-9, "hutchinson", max_products=30)
+    assert found.products <= 30
+    with pytest.warns(UserWarning, match="Raise max_products"):
+        diagonal(op, 1e-9, max_products=30)
+
+
+def test_the_same_seed_gives_the_same_number() -> None:
+    first, second, other = (trace(Rotated(DECAYING), rng=Rng(s)).value for s in (1, 1, 2))
+    assert first == second != other
+
+
+def test_float32_is_enough_for_one_per_cent() -> None:
+    found = trace(Rotated(np.concatenate([INDEFINITE + 0.05, np.full(600, 0.01)]), torch.float32), 0.01)
+    assert abs(found.value - (INDEFINITE.sum() + 20 + 6)) <= 4 * found.stderr
+
+
+@pytest.mark.parametrize("function", [trace, diagonal, row_norms, frobenius_norm, spectral_norm])
+def test_refusals(function) -> None:
+    with pytest.raises(InputError, match="tol must be > 0"):
+        function(Rotated(DECAYING), tol=0.0)
+    with pytest.raises(InputError, match=r"products of .*Rotated\(300, 300\).* must be finite"):
+        function(Rotated(np.concatenate([[np.nan], np.ones(299)])))
+    with pytest.raises(BudgetExceeded):
+        function(Counted(Rotated(FLAT), budget=5))
+
+
+@pytest.mark.parametrize("function", [trace, diagonal, row_norms])
+def test_general_matrices_are_refused(function) -> None:
+    general = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(InputError, match="symmetric operator"):
+        function(Dense(general))
+    with pytest.raises(InputError, match="differ by"):
+        function(Dense(general, symmetric=True))
+
+
+def test_xnystrace_refuses_negative_curvature() -> None:
+    with pytest.raises(InputError, match="positive semi-definite"):
+        trace(Rotated(np.linspace(-1, 1, 400)), method="xnystrace")
+    with pytest.raises(InputError, match="method must be one of"):
+        trace(Rotated(DECAYING), method="xtrase")  # type: ignore[arg-type]
+
+
+def test_results_survive_saving(tmp_path) -> None:
+    found = diagonal(Rotated(DECAYING[:50]))
+    back = Estimate.load(found.save(tmp_path / "diagonal"))
+    np.testing.assert_array_equal(back.value, found.value)
+    assert float(trace(Rotated(DECAYING[:50]))) == pytest.approx(DECAYING[:50].sum())
+
+
+def test_the_case_operator_is_what_it_claims() -> None:
+    op: LinearOperator = Rotated(INDEFINITE)
+    np.testing.assert_allclose(np.linalg.eigvalsh(op.dense().numpy()), np.sort(INDEFINITE), atol=1e-12)
