@@ -20,6 +20,7 @@ from .problem import Problem
 
 _T = TypeVar("_T")
 _PROBE_EXAMPLES = 32
+_COLUMNS = 16  # vectors at a time in a batched product
 
 
 class KeptGraphs:
@@ -130,10 +131,10 @@ class GradientGraphs(KeptGraphs):
         self.build()
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         if self.kept_batches:
-            self._pull(self.sums, columns, rows, block, out)
+            self._pull(self.sums, columns, rows, block, out, keep=True)
         for batch in self.rebuilt():
             for gradients in in_pieces(batch, self.trace):
-                self._pull(gradients, columns, rows, block, out)
+                self._pull(gradients, columns, rows, block, out, keep=False)
         return out
 
     def _pull(
@@ -143,6 +144,7 @@ class GradientGraphs(KeptGraphs):
         rows: ParameterSpace,
         block: Tensor,
         out: Tensor,
+        keep: bool,
     ) -> None:
         names = list(self.leaves)
         of = {name: g for name, g in zip(names, gradients, strict=True) if g is not None and g.requires_grad}
@@ -153,14 +155,16 @@ class GradientGraphs(KeptGraphs):
         sources = [of[name] for name in live]
         places = dict(columns.slices())
         if self.method == "batched" and block.shape[0] > 1:
-            cotangents = [_shaped(block[:, places[name]], of[name], (block.shape[0],)) for name in live]
-            pulled = _grad(sources, targets, cotangents, batched=True)
-            for (_, place), piece in zip(rows.slices(), pulled, strict=True):
-                if piece is not None:
-                    out[:, place] += piece.reshape(block.shape[0], -1).to(out.dtype)
+            for few, totals in zip(torch.split(block, _COLUMNS), torch.split(out, _COLUMNS), strict=True):
+                cotangents = [_shaped(few[:, places[name]], of[name], (len(few),)) for name in live]
+                pulled = _grad(sources, targets, cotangents, batched=True)
+                for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+                    if piece is not None:
+                        totals[:, place] += piece.reshape(len(few), -1).to(out.dtype)
             return
-        for vector, total in zip(block, out, strict=True):
-            pulled = _grad(sources, targets, [_shaped(vector[places[n]], of[n], ()) for n in live])
+        for index, (vector, total) in enumerate(zip(block, out, strict=True)):
+            cotangents = [_shaped(vector[places[n]], of[n], ()) for n in live]
+            pulled = _grad(sources, targets, cotangents, keep=keep or index + 1 < len(block))
             for (_, place), piece in zip(rows.slices(), pulled, strict=True):
                 if piece is not None:
                     total[place] += piece.reshape(-1)
@@ -177,11 +181,11 @@ def _plus(total: Tensor | None, more: Tensor | None) -> Tensor | None:
 
 
 def _grad(
-    sources: list[Tensor], targets: list[Tensor], cotangents: list[Tensor], batched: bool = False
+    sources: list[Tensor], targets: list[Tensor], cotangents: list[Tensor], batched: bool = False, keep: bool = True
 ) -> tuple[Tensor | None, ...]:
     try:
         return torch.autograd.grad(
-            sources, targets, cotangents, retain_graph=True, allow_unused=True, is_grads_batched=batched
+            sources, targets, cotangents, retain_graph=keep, allow_unused=True, is_grads_batched=batched
         )
     except HesscopeError:
         raise
