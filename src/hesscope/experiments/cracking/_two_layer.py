@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from ...plots.style import CYCLE, new_figure
+from ...plots.style import CYCLE, MUTED, new_figure
 from ...rng import Rng
 from ._ensemble import (
     Array,
@@ -150,7 +151,8 @@ def draw_norm_correlations(tables: dict[str, Array], ends: tuple[int, ...], what
                     label = f"{norm}, $W_{layer + 1}$"
                     axis.plot(ends, table[k, t, :, layer], style, marker="o", ms=3, color=CYCLE[k], label=label)
             axis.set(title=f"{name}, {moment}", xlabel="input and output size", ylim=(-1.05, 1.05))
-            axis.axhline(0, color="#8a8f98", lw=0.8)
+            axis.axhline(0, color=MUTED, lw=0.8)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0, 0].set_ylabel(f"Pearson r with {what}")
         axes[1, 0].set_ylabel(f"Pearson r with {what}")
     axes[0, -1].legend(fontsize=7, loc="lower right", handlelength=4)

@@ -69,6 +69,8 @@ def figures(result: Outcome) -> dict[str, Any]:
     axis.axvline(np.sum(values < 0) - 0.5, color=MUTED, ls=":", label="sign change")
     axis.set(xlabel="index of the eigenvalue", ylabel="eigenvalue", title="ReLU network: the spectrum, cell by cell")
     axis.set_yscale("symlog", linthresh=0.05)
+    top = 2 * np.abs(values).max()
+    axis.set_ylim(-top, top)
     axis.legend()
     return {"fig1": figure}
 

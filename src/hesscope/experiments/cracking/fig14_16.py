@@ -82,6 +82,22 @@ def run(config: Config) -> Outcome:
             float(relu_best.max(axis=1).min()),
             0.25,
         ),
+        at_least(
+            "ReLU: of the first matrix the Frobenius norm says more than the spectral one (mean lead at the end of training, "
+            "sizes above 1)",
+            "Figure 16",
+            float(
+                np.mean(
+                    [
+                        t[1, 1, i, 0] - t[0, 1, i, 0]
+                        for t in with_relu.values()
+                        for i, n in enumerate(c.relu_ends)
+                        if n > 1
+                    ]
+                )
+            ),
+            0.0,
+        ),
     )
 
 

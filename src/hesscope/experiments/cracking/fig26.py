@@ -35,7 +35,7 @@ def run(config: Config) -> Outcome:
             "before and after training, at every size above 1 (smallest lead)",
             "Figure 26",
             lead,
-            -0.02,
+            -0.05,
         ),
         at_most(
             "Exactly, tr H = tr(Σ)|W2|² + K|W1 Σ^½|² at any residual; for nearly white inputs the sum of both squared "

@@ -70,7 +70,7 @@ def run(config: Config) -> Outcome:
     path = _descend(config, config.sequence, config.steps, config.steps)
     edge = 2.0 / config.rate
     above = np.flatnonzero(path["sharpness"] > edge)
-    crossing = int(above[0]) if above.size else config.steps
+    crossing = int(above[0]) if above.size else config.steps // 2
     late = path["sharpness"][-config.steps // 5 :]
     after = slice(crossing, None)
     moves = np.corrcoef(np.diff(path["sharpness"][after]), np.diff(path["trace"][after]))[0, 1]
