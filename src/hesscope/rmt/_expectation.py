@@ -105,7 +105,7 @@ def _rule(loss: Loss, response: Response, frame: Frame, fineness: float) -> Expe
         return _joined(_branches(loss, response, h, t, np.ones(1), np.zeros((1, 0))), loss.range)
     if loss.contour == "tanh":
         z, measure = contours.tanh_contour(frame, fineness)
-        return _joined(_branches(loss, response, *contours.affine(frame, z), measure, z), loss.range)
+        return _joined(_branches(loss, response, *contours.affine(frame, z), measure, z), _bell_range(loss, frame))
     if loss.contour == "shift" and response.name == "logistic" and frame.h_slope[0]:
         return _joined([_binary_branch(loss, frame, sign, fineness) for sign in (1.0, -1.0)], loss.range)
     bounds = _quadratic_range(frame) if loss.contour == "rotate" and response.name == "phase_retrieval" else None
@@ -158,6 +158,13 @@ def _binary_branch(loss: Loss, frame: Frame, sign: float, fineness: float) -> tu
         moments[:, 1, 2] = moments[:, 2, 1] = powers[1] * z1[:, 0]
         moments[:, 2, 2] = powers[2]
     return loss.curvature(np.full(h.shape, sign), h), measure[:, None, None] * moments
+
+
+def _bell_range(loss: Loss, frame: Frame) -> tuple[float, float]:
+    """The values of a bell-shaped g(h) but for a mass of 1e-17: what lies beyond would only blur the support."""
+    ends = frame.h_mean + np.array([-1.0, 1.0]) * contours.REACH * abs(float(frame.h_slope[0]))
+    values = loss.curvature(np.ones(2), ends)
+    return float(values.min()), loss.range[1] if ends[0] < 0 < ends[1] else float(values.max())
 
 
 def _quadratic_range(frame: Frame) -> tuple[float, float] | None:

@@ -36,7 +36,7 @@ def transitions(family: Callable[[float], GLM], norms: Real) -> list[Transition]
         low, high = edges[i].get(side), edges[i + 1].get(side)
         if low is None or high is None or low.size != high.size:
             continue
-        for j in np.flatnonzero(np.sign(low) * np.sign(high) < 0):
+        for j in np.flatnonzero((low < 0) != (high < 0)):
 
             def value(norm: float, j: int = int(j), side: str = side) -> float:
                 return float(_edges(family(norm))[side][j])
