@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .curvature import Problem
 
 Kind = Literal["layer", "tensor", "neuron", "class", "head"]
-_HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "num_attention_heads")
+_HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads")
+_BEFORE_HEADS = ("in_proj", "c_attn", "qkv", "query", "key", "value", "q", "k", "v")
 _AFTER_HEADS = ("out_proj", "o_proj", "c_proj", "wo", "proj", "out", "dense")
 
 
@@ -148,15 +149,14 @@ def _head_slices(space: ParameterSpace, model: nn.Module) -> dict[str, tuple[lis
         size = after[0][1].in_features // heads
         for name, shape in shapes.items():
             rest = name.removeprefix(f"{path}." if path else "")
-            if rest == name and path:
-                continue
-            output = rest.startswith(f"{after[0][0]}.")
+            part = rest.rpartition(".")[0] or rest.rpartition("_")[0]
+            output = part == after[0][0]
             axis = 1 if output else 0
-            if (output and len(shape) < 2) or len(shape) > 2 or shape[axis] % size:
+            known = part in _BEFORE_HEADS or part.removeprefix("w").removesuffix("_proj") in _BEFORE_HEADS
+            if not (known or output) or axis >= len(shape) or shape[axis] % size:
                 continue
             groups = shape[axis] // size
-            layer = name.rpartition(".")[0]
-            whose = layer if rest.count(".") else f"{path}.{rest.removesuffix('_weight').removesuffix('_bias')}"
+            whose = f"{path}.{part}" if path else part
             found[name] = ([f"{whose}[head {g}]" for g in range(groups)], _along(shape, axis, groups))
     if not found:
         refuse(

@@ -1,0 +1,104 @@
+"""What the measured figures share: the paper's data and networks, and claims in words."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...curvature import Problem
+from ...rng import Rng
+from ..base import Claim, Outcome
+
+Loss = Literal["MSE", "CE"]
+SOURCE = "Dong et al. 2025"
+
+
+def gaussian_data(per_class: int, classes: int, inputs: int, rng: Rng) -> tuple[Tensor, Tensor]:
+    """x ~ N(0, I), labels that have nothing to do with x (Appendix G.3)."""
+    x = torch.randn(per_class * classes, inputs, generator=rng.child("inputs").torch())
+    return x, torch.arange(classes).repeat_interleave(per_class)
+
+
+def clustered_data(total: int, classes: int, clusters: int, inputs: int, rng: Rng) -> tuple[Tensor, Tensor]:
+    """Clusters of width 0.05 around random points of the unit sphere, shared out among the classes (Appendix G.2)."""
+    generator = rng.child("clusters").torch()
+    centres = nn.functional.normalize(torch.randn(clusters, inputs, generator=generator), dim=1)
+    each = total // clusters
+    x = centres.repeat_interleave(each, 0) + 0.05 * torch.randn(clusters * each, inputs, generator=generator)
+    y = (torch.arange(clusters) // (clusters // classes)).clamp_max(classes - 1)
+    return x, y.repeat_interleave(each)
+
+
+def network(widths: tuple[int, ...], rng: Rng) -> nn.Sequential:
+    """fc1, fc2, ...: a ReLU network without biases at LeCun initialisation: weights ~ N(0, 1/inputs) (Assumption 2)."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for k, (before, after) in enumerate(pairwise(widths), start=1):
+        if k > 1:
+            layers[f"relu{k - 1}"] = nn.ReLU()
+        layer = nn.Linear(before, after, bias=False)
+        drawn = torch.randn(after, before, generator=rng.child("layer", k).torch())
+        layer.weight.data = drawn / before**0.5
+        layers[f"fc{k}"] = layer
+    return nn.Sequential(layers)
+
+
+def problem_of(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, classes: int) -> Problem:
+    """The mean over examples of cross-entropy, or of the squared error to one-hot targets."""
+    target = y if loss == "CE" else nn.functional.one_hot(y, classes).to(x.dtype)
+    return Problem.of(model, "cross_entropy" if loss == "CE" else "squared_error", (x, target), batch_size=8192)
+
+
+def train(
+    problem: Problem, steps: int, rate: float, keep: tuple[float, ...], batch: int | None, rng: Rng
+) -> list[tuple[float, dict[str, Tensor]]]:
+    """Adam with a cosine schedule to zero; (step, parameters) at the shares `keep` of the steps."""
+    model = problem.model
+    model.load_state_dict({name: value.clone() for name, value in problem.parameters.items()}, strict=False)
+    data = list(problem.batches)
+    x, y = (torch.cat([part[k] for part in data]) for k in range(2))
+    cross_entropy = not y.is_floating_point()
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    generator = rng.child("batches").torch()
+    marks = {round(share * steps) for share in keep}
+    kept = []
+    for step in range(steps + 1):
+        if step in marks:
+            kept.append((float(step), {name: p.detach().clone() for name, p in model.named_parameters()}))
+        if step == steps:
+            break
+        chosen = slice(None) if batch is None else torch.randint(0, len(x), (batch,), generator=generator)
+        outputs = model(x[chosen])
+        if cross_entropy:
+            loss = nn.functional.cross_entropy(outputs, y[chosen])
+        else:
+            loss = (outputs - y[chosen]).square().sum(-1).mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    return kept
+
+
+def claim(statement: str, figure: str, expected: str, got: str, holds: bool) -> Claim:
+    """A claim of one figure of the paper."""
+    return Claim(statement, f"{SOURCE}, {figure}", expected, got, bool(holds))
+
+
+def below(statement: str, figure: str, value: float, bound: float) -> Claim:
+    """value <= bound."""
+    return claim(statement, figure, f"<= {bound:.3g}", f"{value:.3g}", value <= bound)
+
+
+def above(statement: str, figure: str, value: float, bound: float) -> Claim:
+    """value >= bound."""
+    return claim(statement, figure, f">= {bound:.3g}", f"{value:.3g}", value >= bound)
+
+
+def outcome(name: str, config: Any, data: dict[str, Any], claims: list[Claim]) -> Outcome:
+    return Outcome(f"dong2025.{name}", asdict(config), data, tuple(claims))

@@ -1,0 +1,101 @@
+"""Pictures of block structure: |H| itself, norms of its blocks, ratios by layer, and their course along training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .block_map import layer_spans, log_norms
+from .style import CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
+
+
+def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", floor: float = 0.0) -> Any:
+    """|H| on a square-root colour scale up to its 99.9 % quantile, tensors outlined; returns the image for a colour bar."""
+    picture = np.sqrt(np.asarray(image))
+    top = max(float(np.quantile(picture, 0.999)), floor) or 1.0
+    axis.grid(False)
+    drawn = axis.imshow(picture, cmap=SEQUENTIAL, vmin=0, vmax=top, interpolation="nearest")
+    for start in list(bounds)[1:]:
+        axis.axhline(start - 0.5, color="white", linewidth=0.6, linestyle=":")
+        axis.axvline(start - 0.5, color="white", linewidth=0.6, linestyle=":")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.set_title(title, fontsize=10)
+    return drawn
+
+
+def draw_norms(axis: Any, norms: Any, layers: tuple[str, ...], title: str = "", decades: float = 3.0) -> Any:
+    """log₁₀ ‖H_IJ‖ relative to the largest block of its pair of layers, layers outlined and named."""
+    norms = np.asarray(norms)
+    spans = layer_spans(layers)
+    shown = np.empty_like(norms)
+    for _, a, b in spans:
+        for _, c, d in spans:
+            # Layers differ by orders of magnitude; each pair gets its own scale √(row's largest x column's largest).
+            scale = np.sqrt(norms[a:b, a:b].max() * norms[c:d, c:d].max()) or 1.0
+            shown[a:b, c:d] = norms[a:b, c:d] / scale
+    axis.grid(False)
+    drawn = axis.imshow(log_norms(shown), cmap=SEQUENTIAL, vmin=-decades, vmax=0, interpolation="nearest")
+    for _, start, _ in spans[1:]:
+        axis.axhline(start - 0.5, color="white", linewidth=0.8)
+        axis.axvline(start - 0.5, color="white", linewidth=0.8)
+    middles = [(start + stop - 1) / 2 for _, start, stop in spans]
+    names = [name for name, _, _ in spans]
+    axis.set_xticks(middles, names, rotation=45 if len(names) > 5 else 0)
+    axis.set_yticks(middles, names)
+    axis.set_title(title, fontsize=10)
+    return drawn
+
+
+def heat_figure(heat: Any, title: str = "|H|") -> Any:
+    """A heat map with its tensors named."""
+    figure, axis = new_figure(width=6.0, height=5.2)
+    drawn = draw_heat(axis, heat.image, heat.bounds, title)
+    edges = [*list(heat.bounds), len(heat.image)]
+    middles = [(a + b) / 2 for a, b in pairwise(edges)]
+    axis.set_yticks(middles, heat.names)
+    axis.set_xlabel(f"parameter ({heat.size} in all, {heat.reduce} over each pixel)")
+    axis.set_ylabel("parameter tensor")
+    figure.colorbar(drawn, ax=axis, shrink=0.85).set_label("√|H|")
+    return figure
+
+
+def norms_figure(blocks: Any, title: str = "") -> Any:
+    """The block-norm map of one result of `block_norms`."""
+    figure, axis = new_figure(width=6.2, height=5.2)
+    drawn = draw_norms(axis, blocks.norms, blocks.layers, title)
+    axis.set_xlabel("block")
+    axis.set_ylabel("block")
+    figure.colorbar(drawn, ax=axis, shrink=0.85).set_label("log₁₀ ‖H_IJ‖ / √(max of its layers)")
+    return figure
+
+
+def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str = "off-diagonal / diagonal") -> None:
+    """Bars of one number per layer, one colour per group, side by side."""
+    layers = list(dict.fromkeys(layer for values in groups.values() for layer in values))
+    width = 0.8 / max(1, len(groups))
+    for k, ((name, values), ink) in enumerate(zip(groups.items(), CYCLE, strict=False)):
+        places = np.arange(len(layers)) + (k - (len(groups) - 1) / 2) * width
+        axis.bar(places, [values.get(layer, np.nan) for layer in layers], width, color=ink, label=name)
+    axis.set_xticks(np.arange(len(layers)), layers, rotation=30 if len(layers) > 5 else 0)
+    axis.set_ylabel(ylabel)
+    axis.legend(fontsize=8)
+
+
+def course_figure(course: Any, title: str = "") -> Any:
+    """Ratios of each layer, the share of ‖H‖² in diagonal blocks and the loss over training steps."""
+    figure, (left, right) = new_figure(1, 2, width=4.6, height=3.4)
+    for (layer, values), ink in zip(course.ratios.items(), CYCLE, strict=False):
+        left.plot(course.steps, values, "o-", color=ink, label=f"layer {layer}")
+    left.set(xlabel="training step", ylabel="off-diagonal / diagonal norm", title=title, ylim=(0, None))
+    left.legend(fontsize=8)
+    right.plot(course.steps, course.diagonal_share, "o-", color=MEASURED, label="share of ‖H‖² in diagonal blocks")
+    right.set(xlabel="training step", ylim=(0, 1.02))
+    loss = right.twinx()
+    loss.plot(course.steps, course.loss, "s--", color=THEORY, label="loss")
+    loss.set_ylabel("loss", color=THEORY)
+    right.legend(fontsize=8, loc="lower right")
+    return figure
