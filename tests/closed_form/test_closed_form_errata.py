@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from closed_form_truth import double_backward, seeds, tensor, thousand
+from closed_form_truth import double_backward, hundreds, seeds, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ def miss(hessian, value, vector):
     return np.linalg.norm(hessian @ vector - value * vector) / (np.linalg.norm(hessian, 2) * np.linalg.norm(vector))
 
 
-@thousand
+@hundreds
 @given(seeds, st.integers(1, 5), st.sampled_from(["", "w=v", "x=0", "w=0"]))
 def test_equation_2_is_the_sharpness(seed, m, edge):
     w, v, x, y = scalar_case(seed, m)
@@ -262,7 +262,7 @@ def test_phases_without_a_target_or_without_inputs():
         cf.learning_phase([1.0], [2.0], [0.0], [1.0])
 
 
-@thousand
+@hundreds
 @given(seeds, st.integers(1, 4), st.integers(4, 6), st.booleans())
 def test_two_eigenvalues_sum_to_trace_over_inputs_where_that_is_a_theorem(seed, inputs, m, aligned_target):
     rng = np.random.default_rng(seed)

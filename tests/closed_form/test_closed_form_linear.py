@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from closed_form_truth import check, scales, seeds, tensor, thousand
+from closed_form_truth import check, hundreds, scales, seeds, tensor, thousand
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +109,7 @@ def theorem_b1_case(seed, m, n):
     return rng.normal(size=m), frame[:, 0], frame[:, 1], data[:, 0], data[:, 1] * rng.uniform(0, 2)
 
 
-@thousand
+@hundreds
 @given(seeds, st.integers(3, 6), st.integers(3, 6))
 def test_theorem_b1_where_its_conditions_hold(seed, m, n):
     w, v, b, x, y = theorem_b1_case(seed, m, n)
