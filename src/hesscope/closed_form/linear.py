@@ -23,7 +23,7 @@ def linear_network(w: ArrayLike, v: ArrayLike, x: ArrayLike, y: ArrayLike) -> Cl
 
     >>> s = linear_network(w=[1.0, 0.0, 2.0], v=[0.5, 1.0, 0.0], x=[1.0, -1.0], y=[1.0, 2.0])
     >>> s.eigenvalues.round(3).tolist(), s.trace
-    ([-1.0, -1.0, -0.311, 1.0, 1.0, 6.436], 6.125)
+    ([-1.0, -1.0, -0.305, 1.0, 1.0, 6.555], 6.25)
     """
     net = TwoLayer.of(w, v, x, y)
     residual = net.x @ (net.outer @ net.inner.T).T - net.y
