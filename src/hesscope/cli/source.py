@@ -108,7 +108,8 @@ def _guard(file: Path, must: str, work: Callable[[], Any]) -> Any:
     except HesscopeError:
         raise
     except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename).name == file.name]
         where = f" at line {lines[-1]}" if lines else ""
         refuse(
             must, f"{type(error).__name__}: {error}{where} of {file.name}", "Set HESSCOPE_DEBUG=1 for the traceback."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 from .block_map import block_map_figure
@@ -11,8 +9,6 @@ from .course import course_figure
 from .layers import decoupling_figure
 from .spectrum import counts_figure, spectrum_figure
 from .views import spectra
-
-FORMATS = ("png", "svg", "pdf")
 
 
 def analysis_figures(analysis: Any) -> dict[str, Any]:
@@ -30,20 +26,3 @@ def analysis_figures(analysis: Any) -> dict[str, Any]:
     if analysis.course is not None:
         found["course"] = course_figure(analysis.course)
     return found
-
-
-def save_figures(
-    figures: dict[str, Any], folder: str | os.PathLike[str], formats: tuple[str, ...] = FORMATS
-) -> list[Path]:
-    """Write each figure as `folder/name.format`."""
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figure in figures.items():
-        for suffix in formats:
-            path = place / f"{name}.{suffix}"
-            # Dates would make the same figure differ from run to run.
-            metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
-            figure.savefig(path, metadata=metadata)
-            written.append(path)
-    return written

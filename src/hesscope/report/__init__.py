@@ -1,6 +1,7 @@
 """What an analysis found, in words and in one self-contained HTML file; importing this never imports torch."""
 
 from .analysis import Analysis as Analysis
+from .config import AnalyzeConfig as AnalyzeConfig
 from .files import load_result as load_result
 from .page import write_report as write_report
 from .summary import ten_lines as ten_lines

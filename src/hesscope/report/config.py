@@ -19,7 +19,7 @@ class AnalyzeConfig:
     """Random vectors for the spectral density, at most."""
     steps: int = 80
     """Lanczos steps per random vector, at most."""
-    trace_tol: float = 0.01
+    trace_tol: float = 0.03
     """Relative standard error of the trace."""
     gauss_newton: bool = True
     """Split H = G + R where outputs and loss come apart."""

@@ -16,36 +16,18 @@ from ..result import Result
 
 MOST_BYTES = 4 * 10**9
 
-# Only these modules may be imported because a file names one of their results.
-HOMES = {
-    "hesscope.report.analysis": (
-        "Analysis",
-        "MeasuredSpectrum",
-        "ExtremeValues",
-        "TracePair",
-        "BlockMap",
-        "LayerDecoupling",
-        "TrainingCourse",
-        "LawFit",
-        "Prediction",
-        "SelfCheck",
-    ),
-    "hesscope.experiments.base": ("Claim", "Outcome"),
-    "hesscope.curvature.check": ("Verdict", "MethodVerdict"),
-    "hesscope.curvature.plan": ("Plan",),
-    "hesscope.kron": (
-        "Comparison",
-        "KroneckerErrors",
-        "FullApproximation",
-        "ModelOverlap",
-        "PredictedEigenspace",
-        "LogitGradients",
-    ),
-    "hesscope.linalg": ("SpectralDensity", "Eigenpairs", "Estimate"),
-    "hesscope.structure": ("BlockNorms", "BlockSpectra"),
-    "hesscope.closed_form": ("ClosedFormSpectrum", "SharpnessParts", "LearningPhase"),
-    "hesscope.rmt.block_limits": ("BlockLimit", "LargeClassLimit"),
-}
+# Where results are defined, those that need no torch first. A file can name a result of these, and nothing else.
+HOMES = (
+    "hesscope.report.analysis",
+    "hesscope.experiments.base",
+    "hesscope.closed_form",
+    "hesscope.rmt.block_limits",
+    "hesscope.linalg",
+    "hesscope.curvature.check",
+    "hesscope.curvature.plan",
+    "hesscope.structure",
+    "hesscope.kron",
+)
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
@@ -57,10 +39,7 @@ def load_result(path: str | os.PathLike[str]) -> Result:
         refuse("a result file must exist", f"{str(path)!r}", "Give the .json that a Hesscope command wrote.")
     _inspect_archive(stem.with_name(stem.name + ".npz"))
     try:
-        for kind in set(_kinds(json.loads(described.read_text()))):
-            for module, names in HOMES.items():
-                if kind in names:
-                    importlib.import_module(module)
+        _import_homes(set(_kinds(json.loads(described.read_text()))))
         return Result.load(stem)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         refuse(
@@ -87,6 +66,21 @@ def result_files(places: list[Path]) -> list[Path]:
             "Run `hesscope analyze`.",
         )
     return found
+
+
+def _import_homes(kinds: set[str]) -> None:
+    known: set[str] = set()
+    for module in HOMES:
+        if kinds <= known:
+            return
+        importlib.import_module(module)
+        known = {kind.__name__ for kind in _subclasses(Result)}
+
+
+def _subclasses(kind: type[Result]) -> Iterator[type[Result]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _subclasses(below)
 
 
 def _kinds(value: Any) -> Iterator[str]:

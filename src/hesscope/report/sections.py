@@ -22,7 +22,8 @@ SPECTRUM = (
     "Each curve says how the eigenvalues of a matrix are spread: H is the Hessian of the loss, G its Gauss-Newton part. "
     "Most eigenvalues crowd around zero (flat directions); the diamonds are large ones, resolved one by one, and what is "
     "left of zero is negative curvature. Where G covers H, the loss's own curvature explains it; what H has beyond G comes from "
-    "the curvature of the network. An orange curve is what random matrix theory predicts for the bulk."
+    "the curvature of the network. Orange is theory: the Kronecker factors of every layer give the curve, "
+    "mean inputs and output Hessians the open diamonds, both without a single Hessian product."
 )
 BLOCKS = (
     "Every cell is the Frobenius norm of one block of the Hessian, coloured by decades below the largest one. Bright cells on "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from ...plots.export import FORMATS, save_figures
 from ...report.config import AnalyzeConfig
 from ..answer import Answer
 from ..progress import Bars
@@ -17,6 +19,8 @@ class Analyze(Source):
 
     out: Path = Path("hesscope-out")
     """Folder for the report, the results and the figures."""
+    formats: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg", "pdf")
+    """File formats of the figures."""
     json: bool = False
     """Print JSON for machines."""
     settings: AnalyzeConfig = field(default_factory=AnalyzeConfig)
@@ -26,13 +30,15 @@ class Analyze(Source):
         return self.out / "state"
 
     def run(self, bars: Bars) -> Answer:
-        return analyze_and_write(self.load(), self.settings, self.out, bars)
+        return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats)
 
 
-def analyze_and_write(loaded: Loaded, settings: AnalyzeConfig, out: Path, bars: Bars) -> Answer:
+def analyze_and_write(
+    loaded: Loaded, settings: AnalyzeConfig, out: Path, bars: Bars, formats: tuple[str, ...] = FORMATS
+) -> Answer:
     """Analyse, then write `analysis.json/.npz`, `report.html` and `figures/`."""
-    from ...analyze import analyze
-    from ...plots.analysis import analysis_figures, save_figures
+    from ..._analyze import analyze
+    from ...plots.analysis import analysis_figures
     from ...report import ten_lines, write_report
 
     found = analyze(
@@ -46,7 +52,7 @@ def analyze_and_write(loaded: Loaded, settings: AnalyzeConfig, out: Path, bars: 
     )
     result = found.save(out / "analysis")
     page = write_report(found, out / "report.html")
-    save_figures(analysis_figures(found), out / "figures")
+    save_figures(analysis_figures(found), out / "figures", formats)
     lines = ten_lines(found)
     data = {
         "title": found.title,

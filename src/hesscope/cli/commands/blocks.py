@@ -24,8 +24,8 @@ class Blocks(Source):
 
     def run(self, bars: Bars) -> Answer:
         from ..._survey import block_map
-        from ...plots.analysis import save_figures
         from ...plots.block_map import block_map_figure
+        from ...plots.export import save_figures
 
         problem = self.load().problem
         bars(f"blocks by {self.by}", 0)

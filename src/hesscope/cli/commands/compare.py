@@ -36,7 +36,7 @@ class Compare:
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> Answer:
-        from ...plots.analysis import save_figures
+        from ...plots.export import save_figures
         from ...plots.spectrum import spectrum_figure
 
         first, second = (self._analysis(text, bars) for text in (self.a, self.b))
@@ -53,16 +53,16 @@ class Compare:
         return Answer(lines, data, True, files)
 
     def _analysis(self, text: str, bars: Bars) -> Analysis:
-        from ...analyze import analyze
+        from ..._analyze import analyze
         from ...errors import refuse
         from ...report import Analysis, load_result
 
-        if Path(text).suffix in (".json", ".npz"):
+        if ".py:" not in text and Path(text).suffix in (".json", ".npz"):
             found = load_result(text)
             if not isinstance(found, Analysis):
                 refuse("compare needs two analyses", f"{found.kind} in {text!r}", "Write them with `hesscope analyze`.")
             return found
-        loaded: Loaded = from_text(text) if ":" in text else from_preset(text, self.data_dir)
+        loaded: Loaded = from_text(text) if ".py" in text else from_preset(text, self.data_dir)
         settings = AnalyzeConfig(k=max(self.k, 3), decouple=0)
         return analyze(loaded.problem, settings, title=loaded.title, source=loaded.source, watch=bars)
 

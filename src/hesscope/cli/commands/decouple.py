@@ -27,7 +27,7 @@ class Decouple(Source):
         from ..._survey import kronecker_layers, layer_decoupling
         from ...errors import refuse
         from ...kron import decouple
-        from ...plots.analysis import save_figures
+        from ...plots.export import save_figures
         from ...plots.layers import decoupling_figure
 
         problem = self.load().problem

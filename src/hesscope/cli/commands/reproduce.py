@@ -34,7 +34,7 @@ class Reproduce:
 
     def run(self, bars: Bars) -> Answer:
         from ...experiments import find
-        from ...plots.analysis import save_figures
+        from ...plots.export import save_figures
 
         if self.list:
             return _listed()

@@ -44,7 +44,7 @@ class SpectrumCommand(Source):
     def run(self, bars: Bars) -> Answer:
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
-        from ...plots.analysis import save_figures
+        from ...plots.export import save_figures
         from ...plots.spectrum import spectrum_figure
         from ...report.analysis import MeasuredSpectrum
 

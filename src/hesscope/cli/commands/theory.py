@@ -34,7 +34,7 @@ class TheoryBlocks:
     """Input dimension over examples, d/N."""
 
     def answer(self, out: Path) -> Answer:
-        from ...plots.analysis import save_figures
+        from ...plots.export import save_figures
         from ...plots.style import THEORY, new_figure
         from ...rmt import block_limits
 
@@ -77,7 +77,7 @@ class TheoryGlm:
     """Length of the mean of the inputs, orthogonal to both."""
 
     def answer(self, out: Path) -> Answer:
-        from ...plots.analysis import save_figures
+        from ...plots.export import save_figures
         from ...plots.style import THEORY, new_figure
         from ...rmt.glm import GLM
 
@@ -197,7 +197,7 @@ def _scalar_network(width: int, examples: int, seed: int) -> tuple[Array, Array,
 
 
 def _closed_form(name: str, spectrum: ClosedFormSpectrum, out: Path) -> Answer:
-    from ...plots.analysis import save_figures
+    from ...plots.export import save_figures
     from ...plots.style import MUTED, THEORY, new_figure
 
     figure, axis = new_figure()

@@ -1,0 +1,36 @@
+"""Run every experiment at quick size and keep its figures for the gallery page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from hesscope.experiments import find, names
+from hesscope.plots.export import save_figures
+
+OUT = Path(__file__).parents[1] / "gallery"
+
+
+def main(wanted: list[str]) -> None:
+    """Draw the experiments named, or all."""
+    OUT.mkdir(exist_ok=True)
+    for name in wanted or names():
+        experiment = find(name)
+        outcome = experiment.run(experiment.quick)
+        figures = {f"{name}-{key}": figure for key, figure in experiment.figures(outcome).items()}
+        images = [path.name for path in save_figures(figures, OUT, formats=("png",))]
+        claims = [{"statement": claim.statement, "holds": claim.holds} for claim in outcome.claims]
+        entry = {
+            "name": name,
+            "title": experiment.title,
+            "source": experiment.source,
+            "images": images,
+            "claims": claims,
+        }
+        (OUT / f"{name}.json").write_text(json.dumps(entry, indent=1))
+        print(f"{name}: {len(images)} figures")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

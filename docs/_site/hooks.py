@@ -1,0 +1,70 @@
+"""Pages that follow from the files: lists of pages, the gallery, the reference."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+SOURCE = Path(__file__).parents[2] / "src" / "hesscope"
+REFERENCE = ("curvature", "linalg", "operators", "structure", "kron", "closed_form", "rmt", "report", "zoo")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add one reference page per package, with what its `__init__` exports."""
+    for package in REFERENCE:
+        names = _exports(SOURCE / package / "__init__.py")
+        if names:
+            about = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text())) or ""
+            body = "\n\n".join(f"::: hesscope.{package}.{name}" for name in names)
+            page = f"# hesscope.{package}\n\n{about}\n\n{body}\n"
+            files.append(File.generated(config, f"reference/{package}.md", content=page))
+    facade = "# hesscope.analyze\n\n::: hesscope._analyze.analyze\n\n::: hesscope.report.config.AnalyzeConfig\n"
+    files.append(File.generated(config, "reference/analyze.md", content=facade))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Fill the lists."""
+    here = Path(page.file.src_uri).parent
+
+    def listed(found: re.Match[str]) -> str:
+        folder = found.group(1)
+        entries = []
+        for file in sorted(files.documentation_pages(), key=lambda f: f.src_uri):
+            path = Path(file.src_uri)
+            if path.parent.as_posix() == folder and path.name != "index.md" and file.abs_src_path:
+                link = path.relative_to(here) if here.as_posix() == folder else path
+                entries.append(f"- [{_title(Path(file.abs_src_path))}]({link.as_posix()})")
+        return "\n".join(entries) or "None yet."
+
+    markdown = re.sub(r"<!-- pages: (\w+) -->", listed, markdown)
+    return markdown.replace("<!-- gallery -->", _gallery(Path(config["docs_dir"]) / "gallery"))
+
+
+def _exports(init: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(init.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            names += [alias.asname or alias.name for alias in node.names]
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _title(path: Path) -> str:
+    found = re.search(r"^# (.+)$", path.read_text(), flags=re.M)
+    return found.group(1) if found else path.stem
+
+
+def _gallery(folder: Path) -> str:
+    parts = []
+    for file in sorted(folder.glob("*.json")):
+        entry = json.loads(file.read_text())
+        parts.append(f"## {entry['name']}\n\n{entry['title']} ({entry['source']})\n")
+        parts += [f"![{entry['name']}: {image}](gallery/{image})\n" for image in entry["images"]]
+        parts += [f"- {'holds' if claim['holds'] else '**fails**'}: {claim['statement']}" for claim in entry["claims"]]
+        parts.append("")
+    return "\n".join(parts) or "Not drawn yet: run `python docs/_site/gallery.py`."

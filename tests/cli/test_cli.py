@@ -1,0 +1,256 @@
+"""The command line as a user meets it: outputs, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cli.problems import CNN, MLP, TRANSFORMER
+from hesscope.cli import main
+from report.samples import sample
+
+Capture = pytest.CaptureFixture[str]
+SMALL = ["--k", "5", "--smallest", "1", "--probes", "2", "--steps", "20", "--formats", "png"]
+
+
+@pytest.fixture
+def mlp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlp.py").write_text(MLP)
+    return "mlp.py:make_problem"
+
+
+def run_json(capsys: Capture, *arguments: str) -> tuple[int, dict[str, object]]:
+    code = main([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def truth() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Eigenvalues of the MLP's Hessian by dense double backward through torch alone."""
+    space: dict[str, object] = {}
+    exec(MLP.replace("hs.Problem.of", "tuple_of").replace("hesscope as hs", "math"), space)
+    space["tuple_of"] = lambda model, loss, data: (model, data)
+    model, (x, y) = space["make_problem"]()  # type: ignore[operator]
+    parameters = {name: p.detach().double() for name, p in model.named_parameters()}
+
+    def loss(flat: torch.Tensor) -> torch.Tensor:
+        pieces = dict(zip(parameters, flat.split([p.numel() for p in parameters.values()]), strict=True))
+        shaped = {name: piece.view(parameters[name].shape) for name, piece in pieces.items()}
+        return torch.nn.functional.cross_entropy(torch.func.functional_call(model.double(), shaped, (x.double(),)), y)
+
+    flat = torch.cat([p.reshape(-1) for p in parameters.values()])
+    return torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, flat)).numpy()
+
+
+def test_analyze_writes_a_report_and_ends_in_ten_lines(mlp: str, capsys: Capture, tmp_path: Path) -> None:
+    assert main(["analyze", mlp, "--out", "out", *SMALL]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[1:11]] == [
+        *("Sharpness", "Trace", "Negative mass", "Outliers", "Gauss-Newton"),
+        *("Blocks", "Kronecker", "Theory", "Cost", "Next"),
+    ]
+    assert (tmp_path / "out/report.html").stat().st_size > 4_000_000
+    assert (tmp_path / "out/figures/spectrum.png").exists()
+    assert not (tmp_path / "out/state").exists()
+    exact = truth()
+    assert main(["show", "out/analysis.json", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    np.testing.assert_allclose(result["extremes"]["largest"], exact[::-1][:5], rtol=1e-3)
+    assert result["traces"]["hessian"] == pytest.approx(exact.sum(), rel=1e-3)
+    assert result["blocks"][0]["norms"][0][0] > 0
+    norm = sum(value**2 for row in result["blocks"][0]["norms"] for value in row)
+    assert norm == pytest.approx((exact**2).sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "text"), [("cnn", CNN), ("transformer", TRANSFORMER)])
+def test_own_models_are_analysed_from_short_files(
+    name: str, text: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(text.strip().splitlines()) <= 17
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{name}.py").write_text(text)
+    code, found = run_json(capsys, "analyze", f"{name}.py:make_problem", "--out", "out", *SMALL)
+    assert code == 0
+    assert len(found["lines"]) == 10
+    assert found["claims"][0]["holds"]
+    assert found["between_layers"]["layer"] > 0
+    assert found["kronecker_error"]
+
+
+def test_spectrum_of_one_matrix(mlp: str, capsys: Capture) -> None:
+    code, found = run_json(capsys, "spectrum", mlp, "--k", "3", "--out", "out")
+    exact = truth()
+    assert code == 0
+    np.testing.assert_allclose(found["largest"], exact[::-1][:3], rtol=1e-3)
+    np.testing.assert_allclose(found["smallest"], exact[:3], rtol=1e-2)
+    code, gauss_newton = run_json(capsys, "spectrum", mlp, "--matrix", "gauss-newton", "--out", "out")
+    assert min(gauss_newton["smallest"]) > -1e-6
+
+
+def test_blocks_decouple_check_and_plan(mlp: str, capsys: Capture) -> None:
+    code, blocks = run_json(capsys, "blocks", mlp, "--by", "tensor", "--out", "out")
+    assert code == 0
+    assert len(blocks["names"]) == 4
+    code, layers = run_json(capsys, "decouple", mlp, "--layer", "0", "--k", "3", "--out", "out")
+    assert code == 0
+    assert 0 < layers["layers"][0]["frobenius_error"] < 1
+    code, checked = run_json(capsys, "check", mlp)
+    assert code == 0
+    assert checked["verdict"]["passed"]
+    code, planned = run_json(capsys, "plan", mlp, "--k", "3")
+    assert code == 0
+    assert planned["products"] > 0
+    assert planned["bytes"] > 0
+
+
+def test_failed_check_exits_with_one(mlp: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hesscope.report.analysis import SelfCheck
+
+    monkeypatch.setattr("hesscope._survey.verdict_of", lambda problem: SelfCheck(False, "kept", 1.0, "FAILED: fc1"))
+    assert main(["check", mlp]) == 1
+    assert "FAILED: fc1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("blocks", "--classes", "2", "10"),
+        ("blocks", "--case", "hidden-mse"),
+        ("glm", "--ratio", "0.5", "--mean", "1.5"),
+        ("linear",),
+        ("relu", "--width", "6"),
+        ("attention",),
+    ],
+)
+def test_theory_gives_numbers_and_figures(arguments: tuple[str, ...], capsys: Capture, tmp_path: Path) -> None:
+    assert main(["theory", "--out", str(tmp_path), "--json", *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["files"]) == 3
+    assert all(Path(file).stat().st_size > 1000 for file in found["files"])
+
+
+def test_theory_needs_no_torch(tmp_path: Path) -> None:
+    code = f"import sys; from hesscope.cli import main; main(['theory', '--out', {str(tmp_path)!r}, 'linear']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True).returncode == 0
+
+
+def test_compare_two_models_and_two_results(mlp: str, capsys: Capture, tmp_path: Path) -> None:
+    other = {"0.weight": 0.3 * np.ones((6, 5), np.float32)}
+    np.savez(tmp_path / "w.npz", **other)
+    code, found = run_json(capsys, "compare", mlp, f"{mlp}@w.npz", "--k", "4", "--out", "out")
+    assert code == 0
+    assert found["kolmogorov"] > 0.01
+    assert 0 <= found["overlap"][0] <= 1
+    assert found["blocks"]["layer"] > 0
+    one = sample()
+    turned = replace(one.extremes, vectors=np.eye(100, 6)[:, [1, 0, 2, 3, 4, 5]])
+    replace(one, extremes=replace(one.extremes, vectors=np.eye(100, 6))).save("a")
+    replace(one, extremes=turned).save("b")
+    code, same = run_json(capsys, "compare", "a.json", "b.json", "--k", "4", "--out", "out")
+    assert code == 0
+    assert same["overlap"] == [0.0, 1.0, 1.0, 1.0]
+    assert same["kolmogorov"] == 0
+
+
+def test_report_from_a_folder(mlp: str, capsys: Capture, tmp_path: Path) -> None:
+    main(["theory", "--out", "out", "linear"])
+    main(["blocks", mlp, "--out", "out"])
+    capsys.readouterr()
+    assert main(["report", "out", "-o", "all.html"]) == 0
+    assert "BlockMap" in (tmp_path / "all.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("mlp.py", "file.py:function"),
+        ("none.py:make_problem", "must exist"),
+        ("mlp.py:other", "It has: make_problem"),
+        ("wrong.py:gives_int", "must return a hesscope.Problem"),
+        ("wrong.py:breaks", "ZeroDivisionError: division by zero at line 7"),
+        ("syntax.py:f", "SyntaxError"),
+        ("mlp.py:make_problem@none.npz", "weights must be"),
+    ],
+)
+def test_bad_sources_exit_with_two_and_one_line(
+    mlp: str, source: str, message: str, capsys: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "wrong.py").write_text("def gives_int():\n    return 3\n\n\n\ndef breaks():\n    1 / 0\n")
+    (tmp_path / "syntax.py").write_text("def f(:\n")
+    assert main(["check", source]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check",),
+        ("check", "mlp.py:make_problem", "--preset", "mlp-digits"),
+        ("check", "--preset", "nothing"),
+        ("analyze", "mlp.py:make_problem", "--k", "1"),
+        ("reproduce", "no.such"),
+        ("reproduce",),
+        ("decouple", "mlp.py:make_problem", "--layer", "nothing"),
+        ("show", "nothing.json"),
+        ("no-such-command",),
+        ("check", "mlp.py:make_problem", "--no-such-flag"),
+    ],
+)
+def test_bad_input_exits_with_two(mlp: str, arguments: tuple[str, ...], capsys: Capture) -> None:
+    assert main(list(arguments)) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_reproduce_lists_every_experiment(capsys: Capture) -> None:
+    from hesscope.experiments import names
+
+    code, found = run_json(capsys, "reproduce", "--list")
+    assert code == 0
+    assert [e["name"] for e in found["experiments"]] == list(names())
+    assert all(e["title"] and e["source"] for e in found["experiments"])
+
+
+def test_interrupted_analysis_goes_on_where_it_was(mlp: str, tmp_path: Path, capsys: Capture) -> None:
+    """Stopped by ctrl-C in the second stage, it says how to go on; the same command then keeps the first stage."""
+    (tmp_path / "slow.py").write_text(MLP + SLOW)
+    command = [sys.executable, "-m", "hesscope.cli", "analyze", "slow.py:slow_problem", "--out", "out", *SMALL]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SLOW": "1"})
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "out/state/extremes.json").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"run the same command again to go on" in error
+    kept = (tmp_path / "out/state/extremes.json").stat().st_mtime_ns
+    assert kept
+    code, found = run_json(capsys, "analyze", "slow.py:slow_problem", "--out", "out", *SMALL)
+    assert code == 0
+    np.testing.assert_allclose(found["largest"], truth()[::-1][:5], rtol=1e-3)
+
+
+SLOW = """
+import os, time
+import hesscope._analyze as analyze
+
+def slow_problem():
+    trace = analyze.trace
+    if os.environ.get("SLOW"):
+        analyze.trace = lambda *a, **k: (time.sleep(30), trace(*a, **k))[1]
+    return make_problem()
+"""
