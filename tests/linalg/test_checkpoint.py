@@ -40,7 +40,7 @@ def test_kill_minus_nine_in_the_middle(tmp_path: Path) -> None:
     while any(process.poll() is None for process in processes.values()):
         for what, process in processes.items():
             if len(list((tmp_path / what).glob("vector-*"))) >= 9 or time.monotonic() > deadline:
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()
         time.sleep(0.01)
     assert [process.returncode for process in processes.values()] == [-signal.SIGKILL] * 2
     assert not (tmp_path / "out.npz").exists()

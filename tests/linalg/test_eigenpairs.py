@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Eigenpairs, eigenpairs
+from hesscope.linalg.multiplicity import LUCK, ruled_out
 from hesscope.operators import Counted, Dense
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -65,6 +66,38 @@ def test_every_copy_of_a_multiple_eigenvalue_is_found(block: int, seed: int) -> 
     values = np.concatenate([[9.0, 9.0, 9.0, 6.0, 4.0, 4.0], network_like(1500, seed)[9:] * 0.5])
     found = eigenpairs(Rotated(values, seed=seed), k=7, block=block, rng=Rng(seed))
     np.testing.assert_allclose(found.values, np.sort(values)[::-1][:7], rtol=1e-5)
+
+
+def test_copies_are_overlooked_no_more_often_than_promised() -> None:
+    """A double eigenvalue next to the last one wanted; the promise is a chance of 1.6 % each."""
+    values = np.concatenate([network_like(400), [1.6]])
+    wrong = 0
+    for seed in range(60):
+        found = eigenpairs(Rotated(values, seed=seed), k=10, rng=Rng(seed))
+        wrong += not np.allclose(found.values[-2:], 1.6, rtol=1e-4)
+    assert wrong <= 3
+
+
+def test_the_certificate_of_a_probe_is_sharp() -> None:
+    """A measure with an atom of mass w at μ is never said to have less there; one without it soon is."""
+    x, w = np.linspace(-1, 1, 200), 1e-4
+    for top, missed in ((2.0, True), (1.0, False)):
+        nodes = np.append(x, top)
+        masses = np.append(np.full(200, (1 - w) / 200), w)
+        basis = np.zeros((201, 12))
+        basis[:, 0] = np.sqrt(masses)
+        alpha, beta = np.zeros(11), np.zeros(11)
+        for j in range(11):
+            image = nodes * basis[:, j]
+            alpha[j] = basis[:, j] @ image
+            for _ in range(2):
+                image -= basis[:, : j + 1] @ (basis[:, : j + 1].T @ image)
+            beta[j] = np.linalg.norm(image)
+            basis[:, j + 1] = image / beta[j]
+        size = LUCK**2 / w
+        verdicts = [ruled_out(alpha[:s], beta[:s], 1.9, size) for s in range(1, 12)]
+        assert any(verdicts) is not missed
+        assert missed or 2 < verdicts.index(True) < 8
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -152,7 +185,7 @@ def test_noise_above_the_tolerance_is_marked_and_warned_about() -> None:
     assert not found.converged.any()
 
 
-@pytest.mark.parametrize(("distance", "saved"), [(2e-4, 5), (0.1, -1)])
+@pytest.mark.parametrize(("distance", "saved"), [(2e-4, 5), (0.1, -2)])
 def test_warm_starts_save_products_when_close_and_cost_nothing_when_not(distance: float, saved: int) -> None:
     op = Rotated(network_like(4000))
     cold = eigenpairs(op, k=10)

@@ -179,9 +179,11 @@ class KrylovRun:
         if size == first:
             return False
         values, probe = self.wanted()[0], self.expansion.T[first:, first:]
-        if nothing_missed(probe, values, self.goal.which, self.op.shape[0]):
+        onward = float(np.linalg.norm(self.expansion.C[:, -1]))
+        ended = onward <= 1e-10 * self.expansion.scale
+        beta = np.append(np.abs(np.diag(probe, 1)), 0.0 if ended else onward)
+        if nothing_missed(np.diag(probe), beta, values, self.goal.which, self.op.shape[0]):
             return True
-        ended = np.linalg.norm(self.expansion.C[:, -1]) <= 1e-10 * self.expansion.scale
         if not (ended or self._full or size - first >= max(10, first)):
             return False
         slack = float(self.goal.threshold(values, self.expansion.scale, self.op.dtype).max())

@@ -16,43 +16,43 @@ from ..measure import Array
 LUCK = 0.02
 
 
-def ruled_out(probe: Array, threshold: float, size: int) -> bool:
-    """Whether an eigenvalue ≥ `threshold` outside the basis would have shown in the probe's matrix `(s, s)` by now.
+def ruled_out(alpha: Array, beta: Array, threshold: float, size: float) -> bool:
+    """Whether no eigenvalue ≥ `threshold` outside the basis can have escaped a chain with these s + s coefficients.
 
-    By the Kaniel-Paige-Saad bound the probe's largest Ritz value θ would have to satisfy
-    (μ − θ)/(μ − a) ≤ tan²φ / T²_{s−1}(γ), γ = 1 + 2(μ − θ)/(θ − a), with a the smallest Ritz value and
-    tan φ ≤ √n / LUCK; if it does not, there is no such eigenvalue.
+    A measure with the orthonormal polynomials p_0 ... p_s has at most 1 / Σ_j p_j(x)² of its mass at x (Christoffel),
+    less and less above the largest Ritz value; a missed eigenvector would have brought at least LUCK² / n.
     """
-    steps = probe.shape[0]
-    ritz = np.linalg.eigvalsh(probe)
-    low, high = float(ritz[0]), float(ritz[-1])
-    if steps < 2 or not high < threshold:
+    matrix = np.diag(alpha) + np.diag(beta[:-1], 1) + np.diag(beta[:-1], -1)
+    if not np.linalg.eigvalsh(matrix)[-1] < threshold:
         return False
-    spread = max(high - low, 1e-300)
-    growth = math.acosh(1 + 2 * (threshold - high) / spread) * (steps - 1)
-    log_chebyshev = growth - math.log(2) if growth > 30 else math.log(math.cosh(growth))
-    needed = math.log(size) - 2 * math.log(LUCK) + math.log((threshold - low) / (threshold - high))
-    return 2 * log_chebyshev >= needed
+    needed, total, before, now = size / LUCK**2, 1.0, 0.0, 1.0
+    for j in range(alpha.size):
+        rest = (threshold - alpha[j]) * now - (beta[j - 1] * before if j else 0.0)
+        if beta[j] == 0.0 or abs(rest) > beta[j] * math.sqrt(needed):
+            return True
+        before, now = now, rest / beta[j]
+        total += now**2
+    return total >= needed
 
 
-def nothing_missed(probe: Array, values: Array, which: str, size: int) -> bool:
+def nothing_missed(alpha: Array, beta: Array, values: Array, which: str, size: int) -> bool:
     """`ruled_out` at the ends that `which` asks for, given the wanted eigenvalues found so far."""
-    return all(ruled_out(matrix, edge, size) for matrix, edge in _ends(probe, values, which))
+    return all(ruled_out(sign * alpha, beta, edge, size) for sign, edge in _ends(values, which))
 
 
 def contributes(probe: Array, values: Array, which: str, slack: float) -> bool:
     """Whether the probe's matrix has a Ritz value that lies more than `slack` inside the wanted range."""
-    return any(np.linalg.eigvalsh(matrix)[-1] > edge + slack for matrix, edge in _ends(probe, values, which))
+    return any(np.linalg.eigvalsh(sign * probe)[-1] > edge + slack for sign, edge in _ends(values, which))
 
 
-def _ends(probe: Array, values: Array, which: str) -> list[tuple[Array, float]]:
-    """For every end asked for, the matrix turned so that this end is its upper one, and the last wanted value there."""
+def _ends(values: Array, which: str) -> list[tuple[float, float]]:
+    """For every end asked for, the sign that turns it upwards and the last wanted value there."""
     if which == "largest":
-        return [(probe, float(values.min()))]
+        return [(1.0, float(values.min()))]
     if which == "smallest":
-        return [(-probe, float(-values.max()))]
+        return [(-1.0, float(-values.max()))]
     if which == "magnitude":
         edge = float(np.abs(values).min())
-        return [(probe, edge), (-probe, edge)]
+        return [(1.0, edge), (-1.0, edge)]
     half, ordered = values.size // 2, np.sort(values)
-    return [(probe, float(ordered[-half:].min())), (-probe, float(-ordered[:half].max()))]
+    return [(1.0, float(ordered[-half:].min())), (-1.0, float(-ordered[:half].max()))]
