@@ -20,6 +20,7 @@ from .checkpoint import fingerprint
 from .exact import exact_spectrum, is_small
 from .guards import prepare
 from .memory import vectors_that_fit
+from .recorded import recorded
 from .slq import MOST_OUTLIERS, Plan, SlqRun
 
 Method = Literal["slq", "chebyshev"]
@@ -43,6 +44,7 @@ class SpectralDensity(AtomicMeasure, Result):
     sup_error: float
     products: int
     method: str
+    check: str = "unchecked"
 
     @property
     def exact(self) -> bool:
@@ -83,6 +85,7 @@ class SpectralDensity(AtomicMeasure, Result):
         return np.asarray(rest / self.size * np.sqrt(2 * variance / ((rest + 2) * len(self.probe_nodes))))
 
 
+@recorded
 def spectral_density(
     op: LinearOperator,
     probes: int = 10,

@@ -14,11 +14,13 @@ from .estimate import Estimate, structured, warn_unmet
 from .exact import exact_symmetric, is_small
 from .guards import prepare, require_positive
 from .memory import vectors_that_fit
+from .recorded import recorded
 from .sketch import Sketch, left_out
 
 Rows = Callable[[Sketch], tuple[Tensor, Tensor]]
 
 
+@recorded
 def diagonal(
     op: LinearOperator,
     tol: float = 0.05,
@@ -42,6 +44,7 @@ def diagonal(
     return _until(counted, _leave_one_out_diagonal, "diagonal", "xdiag", tol, limit, rng.child("diagonal"))
 
 
+@recorded
 def row_norms(
     op: LinearOperator,
     tol: float = 0.05,

@@ -20,6 +20,7 @@ from .exact import exact_symmetric, is_small
 from .guards import prepare, require_positive
 from .krylov import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
+from .recorded import recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +37,10 @@ class Eigenpairs(Result):
     converged: np.ndarray[tuple[int], np.dtype[np.bool_]]
     products: int
     tol: float
+    check: str = "unchecked"
 
 
+@recorded
 def eigenpairs(
     op: LinearOperator,
     k: int = 10,

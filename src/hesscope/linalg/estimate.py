@@ -26,6 +26,7 @@ class Estimate(Result):
     products: int
     method: str
     exact: bool = False
+    check: str = "unchecked"
 
     def __float__(self) -> float:
         return float(self.value)

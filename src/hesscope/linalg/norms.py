@@ -13,9 +13,11 @@ from .eigenpairs import eigenpairs
 from .estimate import Estimate
 from .exact import exact_matrix, is_small
 from .guards import multiply, prepare, require_positive
+from .recorded import recorded
 from .trace import estimate_trace
 
 
+@recorded
 def frobenius_norm(
     op: LinearOperator, tol: float = 0.01, *, max_products: int | None = None, rng: Rng | None = None
 ) -> Estimate:
@@ -37,6 +39,7 @@ def frobenius_norm(
     return Estimate(value, stderr, counted.count - before, "xnystrace", square.exact)
 
 
+@recorded
 def spectral_norm(
     op: LinearOperator, tol: float = 1e-3, *, max_products: int | None = None, rng: Rng | None = None
 ) -> Estimate:

@@ -14,6 +14,7 @@ from ..errors import refuse
 from ..operators import Counted, Layout, LinearOperator
 from ..result import Result
 from .guards import innermost, multiply, prepare, require_positive
+from .recorded import recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +26,10 @@ class Solution(Result):
     converged: bool
     products: int
     method: str
+    check: str = "unchecked"
 
 
+@recorded
 def solve(
     op: LinearOperator,
     b: Tensor,

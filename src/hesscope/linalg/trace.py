@@ -14,11 +14,13 @@ from .estimate import Estimate, structured, warn_unmet
 from .exact import exact_symmetric, is_small
 from .guards import prepare, require_positive
 from .memory import vectors_that_fit
+from .recorded import recorded
 from .trace_methods import METHODS
 
 TraceMethod = Literal["auto", "hutchinson", "hutch++", "xtrace", "xnystrace"]
 
 
+@recorded
 def trace(
     op: LinearOperator,
     tol: float = 0.01,
