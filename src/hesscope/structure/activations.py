@@ -36,9 +36,13 @@ class Activations:
         inputs: list[list[Tensor]] = [[] for _ in structure.layers]
         slopes: list[list[Tensor]] = [[] for _ in structure.layers]
         rows = []
-        for batch in structure.problem.batches:
+        self._only: Watched | None = None
+        for number, batch in enumerate(structure.problem.batches):
             seen = structure.watch(batch)
-            slope = torch.autograd.grad(seen.rows.f, seen.shifts, seen.rows.slope(), allow_unused=True)
+            self._only = seen if number == 0 else None
+            slope = torch.autograd.grad(
+                seen.rows.f, seen.shifts, seen.rows.slope(), retain_graph=True, allow_unused=True
+            )
             for q, layer in enumerate(structure.layers):
                 inputs[q].append(layer.augment(_counted(seen, seen.inputs[q].detach())))
                 g = slope[q]
@@ -80,18 +84,16 @@ class Activations:
             )
 
     def _traces(self) -> Iterator[_Trace]:
-        if len(self._single) == 1:
-            yield self._single[0]
+        if self._kept is not None:
+            yield self._kept
             return
         for batch in self.structure.problem.batches:
             yield _Trace(self.structure.watch(batch), self.matrix)
 
     @cached_property
-    def _single(self) -> list[_Trace]:
-        """The only batch's graph is kept; several are rebuilt for every chunk, so that memory stays bounded."""
-        iterator = iter(self.structure.problem.batches)
-        first = next(iterator)
-        return [_Trace(self.structure.watch(first), self.matrix)] if next(iterator, None) is None else []
+    def _kept(self) -> _Trace | None:
+        """The graph of an only batch is kept; those of several are rebuilt for every chunk, so that memory stays bounded."""
+        return None if self._only is None else _Trace(self._only, self.matrix)
 
 
 class _Trace:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 _HELD = 64_000_000
-_CHUNK = 2048
+_CHUNK = 1024
 
 
 class PairNorms:
@@ -22,32 +22,30 @@ class PairNorms:
         self.symmetric = y is None or y is x
         width = x.shape[1] * self.y.shape[1] // (2 if self.symmetric else 1)
         self.by_entries = overlap is None and width < len(x) // 2
-        self._held: Tensor | None = None
+        self._held: list[Tensor] = []
         if not self.by_entries and len(x) ** 2 <= _HELD:
-            self._held = self._products(slice(0, len(x)), slice(0, len(x)))
+            self._held = [self._products(a) for a in range(0, len(x), _CHUNK)]
 
     def squares(self, s: Tensor) -> Tensor:
         """The squared norms of the k blocks, in float64."""
         return self._entries(s) if self.by_entries else self._quadratic(s)
 
-    def _products(self, rows: slice, columns: slice) -> Tensor:
-        left = self.x[rows] @ self.x[columns].T
-        left = left.square_() if self.symmetric else left.mul_(self.y[rows] @ self.y[columns].T)
-        return left if self.overlap is None else left.mul_(self.overlap[rows] @ self.overlap[columns].T)
+    def _products(self, start: int) -> Tensor:
+        """A chunk of rows of the form's matrix, from its diagonal on."""
+        rows, columns = slice(start, start + _CHUNK), slice(start, None)
+        out = self.x[rows] @ self.x[columns].T
+        out = out.square_() if self.symmetric else out.mul_(self.y[rows] @ self.y[columns].T)
+        return out if self.overlap is None else out.mul_(self.overlap[rows] @ self.overlap[columns].T)
 
     def _quadratic(self, s: Tensor) -> Tensor:
         """sᵀ G s from the upper triangle of G, in row chunks."""
         total = torch.zeros(s.shape[1], dtype=torch.float64, device=s.device)
-        n = len(s)
-        for a in range(0, n, _CHUNK):
-            b = min(n, a + _CHUNK)
-            here = slice(a, b)
-            square = self._products(here, here) if self._held is None else self._held[here, here]
-            image = square @ s[here]
-            if b < n:
-                beyond = self._products(here, slice(b, n)) if self._held is None else self._held[here, b:]
-                image.addmm_(beyond, s[b:], alpha=2.0)
-            total += (s[here] * image).sum(0, dtype=torch.float64)
+        for k, start in enumerate(range(0, len(s), _CHUNK)):
+            upper = self._held[k] if self._held else self._products(start)
+            rows = upper.shape[0]
+            image = upper[:, :rows] @ s[start : start + rows]
+            image.addmm_(upper[:, rows:], s[start + rows :], alpha=2.0)
+            total += (s[start : start + rows] * image).sum(0, dtype=torch.float64)
         return total.clamp_min_(0)
 
     def _entries(self, s: Tensor) -> Tensor:

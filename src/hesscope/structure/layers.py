@@ -12,8 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ..curvature import Problem
+from ..curvature.data import first_examples
 from ..curvature.rows import Rows
 from ..errors import refuse
+
+_PROBE = 16  # examples that show how a network is built
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Structure:
         if not problem.has_rows or problem.distributed:
             return none
         candidates = _candidates(problem)
-        batch = next(iter(problem.batches))
+        batch = first_examples(next(iter(problem.batches)), _PROBE)
         dims: dict[str, list[int]] = {}  # the dimensions of each call's input, in the order of the first calls
 
         def note(name: str) -> Any:
@@ -138,9 +141,7 @@ class Structure:
 
     def _examples_are_apart(self, batch: Any) -> bool:
         """Whether a change in the even examples leaves the slopes of the odd ones alone, in every layer."""
-        from ..curvature.data import first_examples
-
-        watched = self.watch(first_examples(batch, 16))
+        watched = self.watch(batch)
         f = watched.rows.f
         if not f.requires_grad or any(len(shift) != len(watched.shifts[0]) for shift in watched.shifts):
             return False

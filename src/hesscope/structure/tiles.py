@@ -104,18 +104,27 @@ def weighted_gram(left: Tensor, weights: Tensor, x: Tensor) -> Tensor:
     """left · [weights_nj x_nb]: shape `(rows of left, j b)`, in pieces of bounded memory."""
     outputs, width = weights.shape[1], x.shape[1]
     out = left.new_empty(left.shape[0], outputs * width)
-    if width <= 64 and outputs >= 64 and float((x != 0).float().mean()) < 0.7:
-        # Rectified inputs: one column at a time, over the examples where it is not zero.
-        shaped = out.view(left.shape[0], outputs, width)
+    shaped = out.view(left.shape[0], outputs, width)
+    # Behind rectifiers most products are with zero: one column at a time then needs few of the examples.
+    if width <= 64 <= outputs and _sparse(x):
         for b in range(width):
             live = torch.nonzero(x[:, b]).squeeze(1)
             shaped[:, :, b] = left[:, live] @ (weights[live] * x[live, b, None])
+        return out
+    if outputs <= 64 <= width and _sparse(weights):
+        for j in range(outputs):
+            live = torch.nonzero(weights[:, j]).squeeze(1)
+            shaped[:, j] = left[:, live] @ (weights[live, j, None] * x[live])
         return out
     per = max(1, _PIECE // (len(x) * width))
     for start in range(0, outputs, per):
         right = weights[:, start : start + per, None] * x[:, None, :]
         out[:, start * width : (start + per) * width] = left @ right.view(len(x), -1)
     return out
+
+
+def _sparse(values: Tensor) -> bool:
+    return float((values[:4096] != 0).double().mean()) < 0.7
 
 
 def cross_gram(left: Tensor, weights: Tensor, x: Tensor, slopes: Tensor, moved: Tensor | None) -> Tensor:
