@@ -158,7 +158,7 @@ class FactorForm(PositionForm, FullForm):
         assert isinstance(other, FactorForm)
         (u, s), (w, t), m = self.n.shape[:2], other.n.shape[:2], self.n.shape[-1]
         total = 0.0
-        rows = max(1, int(2e7 / max(1, s * w * t)))  # keep the tile of the Gram matrix in cache-sized memory
+        rows = max(1, int(1e6 / max(1, s * w * t)))  # small tiles of the Gram matrix stay in the cache
         theirs, x = other.n.reshape(-1, m), other.x.reshape(w, -1)
         for start in range(0, u, rows):
             mine = self.n[start : start + rows].reshape(-1, m)

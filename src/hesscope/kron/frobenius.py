@@ -31,8 +31,10 @@ def squared_distance(
     if forms is not None:
         columns = op.shape[0] * sum(form.product_flops() for form in forms)
         pairs = sum(form.inner_flops(other) for i, form in enumerate(forms) for other in forms[: i + 1])
-        if min(columns, pairs) <= exact_flops:
-            return (_by_columns(op, kron) if columns <= pairs else _by_pairs(op, kron, forms)), 0.0
+        # Pairs give ‖H‖ once for every Kronecker product; columns are needed anew for each.
+        by_columns = columns <= pairs / 4
+        if (columns if by_columns else pairs) <= exact_flops:
+            return (_by_columns(op, kron) if by_columns else _by_pairs(op, kron, forms)), 0.0
     return _by_probes(op - kron if kron is not None else op, top)
 
 
@@ -48,8 +50,10 @@ def _by_columns(op: LayerHessian, kron: Kronecker | None) -> float:
 
 
 def _by_pairs(op: LayerHessian, kron: Kronecker | None, forms: Sequence[FullForm]) -> float:
-    total = sum(form.inner(form) + 2 * sum(form.inner(other) for other in forms[:i]) for i, form in enumerate(forms))
-    norm = total * op.problem.scale**2
+    norm = op.squared_norm
+    if norm is None:
+        pairs = sum(f.inner(f) + 2 * sum(f.inner(other) for other in forms[:i]) for i, f in enumerate(forms))
+        norm = op.squared_norm = pairs * op.problem.scale**2
     if kron is None:
         return norm
     inner = float((against_inputs(op, kron.right) * kron.left.cpu().double()).sum())

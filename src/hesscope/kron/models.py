@@ -31,6 +31,7 @@ class ModelOverlap(Result):
 
     layer: str
     outputs: int
+    size: int
     pairs: tuple[tuple[int, int], ...]
     measured: Array
     permuted: Array
@@ -71,6 +72,7 @@ def model_overlap(problems: Sequence[Problem], layer: str, k: int = 50, tol: flo
     return ModelOverlap(
         layer,
         m,
+        m * n,
         pairs,
         np.stack([nested_overlaps(true[i], true[j]) for i, j in pairs]),
         np.stack([permuted_overlaps(true[i], true[j], m) for i, j in pairs]),

@@ -1,0 +1,1 @@
+"""Wu et al. (2022), Dissecting Hessian: layer-wise Hessians as Kronecker products."""

@@ -1,0 +1,160 @@
+"""Data and trained networks for this paper's experiments; several models are trained at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from ...curvature import Problem
+from ...rng import Rng
+from ...zoo.data import Examples, load
+from ...zoo.models import fully_connected, lenet5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network, its data and how it is trained."""
+
+    data: str = "digits"  # or "mnist", "cifar10"
+    examples: int | None = None
+    network: str = "dense"  # or "lenet5"
+    width: int = 32
+    depth: int = 2
+    batch_norm: bool = False
+    random_labels: bool = False
+    epochs: int = 30
+    batch_size: int = 128
+    rate: float = 0.1
+    momentum: float = 0.0
+    data_dir: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Models with their common training data."""
+
+    models: list[nn.Module]
+    examples: Examples
+
+    def problem(self, index: int = 0, params: str | list[str] = "*") -> Problem:
+        """Mean cross-entropy of one model on the training data, with frozen batch-norm statistics."""
+        data = (self.examples.x, self.examples.y)
+        return Problem.of(self.models[index].eval(), "cross_entropy", data, params, batch_size=1024)
+
+    @property
+    def accuracy(self) -> float:
+        """Of the first model, on its training data."""
+        with torch.no_grad():
+            hits = [
+                (self.models[0].eval()(x).argmax(-1) == y).double()
+                for x, y in zip(torch.split(self.examples.x, 4096), torch.split(self.examples.y, 4096), strict=True)
+            ]
+        return float(torch.cat(hits).mean())
+
+
+def examples(setting: Setting) -> Examples:
+    """Training data, centred as a whole and scaled to unit variance; labels drawn at random on request."""
+    found = load(setting.data, folder=setting.data_dir, count=setting.examples)
+    x = found.x
+    if setting.data in ("digits", "mnist"):
+        x = (x - x.mean()) / x.std()
+    if setting.network == "lenet5":
+        x = _as_images(x)
+    y = found.y
+    if setting.random_labels:
+        y = torch.randint(0, found.classes, y.shape, generator=Rng(setting.seed).child("labels").torch())
+    return Examples(x, y, found.name, found.classes, found.synthetic)
+
+
+def untrained(setting: Setting, count: int = 1) -> Trained:
+    """Models at initialisation."""
+    data = examples(setting)
+    return Trained([_network(setting, data, Rng(setting.seed).child("model", i)) for i in range(count)], data)
+
+
+def trained(setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Module]], None] | None = None) -> Trained:
+    """`count` models from different initialisations and orders of the data, by SGD; `watch(epoch, models)` may look on.
+
+    Dense networks without batch-norm are trained together with stacked weights: for small ones that is faster than
+    one after the other, since most of a step is overhead.
+    """
+    found = untrained(setting, count)
+    together = count > 1 and setting.network == "dense" and not setting.batch_norm
+    (_train_together if together else _train_one_by_one)(setting, found, watch)
+    for model in found.models:
+        model.eval()
+    return found
+
+
+def _train_one_by_one(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None] | None) -> None:
+    x, y = found.examples.x, found.examples.y
+    optimizers = [torch.optim.SGD(m.parameters(), lr=setting.rate, momentum=setting.momentum) for m in found.models]
+    for epoch in range(setting.epochs):
+        if watch is not None:
+            watch(epoch, found.models)
+        for i, (model, optimizer) in enumerate(zip(found.models, optimizers, strict=True)):
+            model.train()
+            for batch in _order(setting, len(x), i, epoch):
+                optimizer.zero_grad()
+                torch.autograd.backward(F.cross_entropy(model(x[batch]), y[batch]))
+                optimizer.step()
+    if watch is not None:
+        watch(setting.epochs, found.models)
+
+
+def _train_together(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None] | None) -> None:
+    x, y = found.examples.x, found.examples.y
+    base = found.models[0]
+    weights, buffers = stack_module_state(found.models)
+    leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
+    optimizer = torch.optim.SGD(list(leaves.values()), lr=setting.rate, momentum=setting.momentum)
+
+    def loss(w: dict[str, Tensor], b: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(base, (w, b), (inputs,)), targets)
+
+    every = vmap(loss)
+    for epoch in range(setting.epochs):
+        if watch is not None:
+            _unstack(found.models, leaves)
+            watch(epoch, found.models)
+        orders = [_order(setting, len(x), i, epoch) for i in range(len(found.models))]
+        for batches in zip(*orders, strict=True):
+            index = torch.stack(batches)
+            optimizer.zero_grad()
+            torch.autograd.backward(every(leaves, buffers, x[index], y[index]).sum())
+            optimizer.step()
+    _unstack(found.models, leaves)
+    if watch is not None:
+        watch(setting.epochs, found.models)
+
+
+def _order(setting: Setting, count: int, model: int, epoch: int) -> Sequence[Tensor]:
+    order = torch.randperm(count, generator=Rng(setting.seed).child("order", model, epoch).torch())
+    return torch.split(order, setting.batch_size)
+
+
+def _unstack(models: list[nn.Module], leaves: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for i, model in enumerate(models):
+            for name, parameter in model.named_parameters():
+                parameter.copy_(leaves[name][i])
+
+
+def _network(setting: Setting, data: Examples, rng: Rng) -> nn.Module:
+    if setting.network == "lenet5":
+        shape = (data.x.shape[1], data.x.shape[2], data.x.shape[3])
+        return lenet5(shape, data.classes, batch_norm=setting.batch_norm, rng=rng)
+    inputs = data.x[0].numel()
+    return fully_connected(setting.width, setting.depth, inputs, data.classes, batch_norm=setting.batch_norm, rng=rng)
+
+
+def _as_images(x: Tensor) -> Tensor:
+    """`(N, channels, height, width)`; the 8 x 8 digits are enlarged to the 16 x 16 that LeNet5 needs."""
+    x = x[:, None] if x.ndim == 3 else x
+    return F.interpolate(x, size=(16, 16), mode="bilinear") if x.shape[-1] < 16 else x

@@ -1,0 +1,115 @@
+"""Figures of layer-wise decoupling: spectra and overlaps, correspondence matrices, clusters of logit gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .style import ACCENT, CYCLE, MEASURED, MUTED, SEQUENTIAL, THEORY, new_figure
+
+
+def spectrum_and_overlap(panels: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]]) -> Any:
+    """For every name: exact and approximate eigenvalues above, overlap of the top-k eigenspaces below."""
+    figure, axes = new_figure(2, len(panels), width=4.2, height=2.9, squeeze=False)
+    for column, (name, (exact, guess, overlap)) in enumerate(panels.items()):
+        index = np.arange(1, len(np.asarray(exact)) + 1)
+        top, bottom = axes[0, column], axes[1, column]
+        top.plot(index, exact, "o-", color=MEASURED, markersize=3, label="exact")
+        top.plot(index, guess, "x--", color=THEORY, markersize=3.5, label="decoupled")
+        top.set_yscale("log")
+        top.set(title=name, ylabel="eigenvalue" if column == 0 else "", xlabel="index")
+        bottom.plot(index, overlap, color=MEASURED)
+        bottom.set(ylim=(0, 1.03), ylabel="overlap of top-k spaces" if column == 0 else "", xlabel="k")
+        if column == 0:
+            top.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def model_overlaps(panels: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Overlap between models over k, with its spread over pairs, the linear law and the output dimension."""
+    figure, axes = new_figure(1, len(panels), width=4.4, height=3.3, squeeze=False)
+    for column, (name, panel) in enumerate(panels.items()):
+        axis = axes[0, column]
+        measured = np.asarray(panel["measured"])
+        k = np.arange(1, measured.shape[1] + 1)
+        mean, spread = measured.mean(0), measured.std(0)
+        axis.fill_between(k, mean - spread, mean + spread, color=MEASURED, alpha=0.18, linewidth=0)
+        axis.plot(k, mean, color=MEASURED, label="measured, mean ± s.d. of pairs")
+        axis.plot(k, np.asarray(panel["permuted"]).mean(0), ":", color=ACCENT, label="expected over permuted units")
+        m = int(panel["outputs"])
+        law = np.asarray(panel["linear"]).mean(0)
+        axis.plot(k[:m], law[:m], "--", color=THEORY, label=r"$\frac{k}{m}(t_1\cdot t_2)^2$")
+        axis.axvline(m, color=MUTED, linewidth=0.8)
+        axis.set(title=f"{name} (m = {m})", xlabel="k", ylabel="overlap" if column == 0 else "", ylim=(0, None))
+        if column == 0:
+            axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def correspondences(panels: Mapping[str, ArrayLike], columns: int = 2) -> Any:
+    """Heat maps of correspondence matrices: basis vectors down, eigenvectors across, entries between 0 and 1."""
+    rows = -(-len(panels) // columns)
+    figure, axes = new_figure(rows, columns, width=4.6, height=3.0, squeeze=False)
+    for axis, (name, matrix) in zip(axes.flat, panels.items(), strict=False):
+        values = np.asarray(matrix)
+        image = axis.imshow(values, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
+        axis.grid(False)
+        axis.set(title=name, xlabel="eigenvector of the layer's Hessian", ylabel="basis vector")
+        figure.colorbar(image, ax=axis, shrink=0.85)
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.set_visible(False)
+    return figure
+
+
+def curves(
+    panels: Mapping[str, Mapping[str, ArrayLike]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: bool = False,
+    x: ArrayLike | None = None,
+) -> Any:
+    """Lines by name in panels by name, over `x` (by default 1, 2, ...)."""
+    figure, axes = new_figure(1, len(panels), width=4.6, height=3.4, squeeze=False)
+    for column, (title, lines) in enumerate(panels.items()):
+        axis = axes[0, column]
+        for name, values in lines.items():
+            data = np.asarray(values)
+            axis.plot(np.arange(1, len(data) + 1) if x is None else x, data, "o-", markersize=3, label=name)
+        if log:
+            axis.set_yscale("log")
+        axis.set(title=title, xlabel=xlabel, ylabel=ylabel if column == 0 else "")
+        axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def bars(groups: Sequence[str], values: Mapping[str, ArrayLike], ylabel: str) -> Any:
+    """Bars by name beside each other, for every group."""
+    figure, axis = new_figure(1, 1, width=max(5.0, 1.0 * len(groups) + 2), height=3.4)
+    width = 0.8 / len(values)
+    for i, (name, heights) in enumerate(values.items()):
+        axis.bar(
+            np.arange(len(groups)) + (i - (len(values) - 1) / 2) * width, heights, width, label=name, color=CYCLE[i]
+        )
+    axis.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
+    axis.set_ylabel(ylabel)
+    axis.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def clusters(panels: Mapping[str, ArrayLike]) -> Any:
+    """Embedded logit gradients `(classes, logits, 2)`: coloured by logit, the digit is the class."""
+    figure, axes = new_figure(1, len(panels), width=4.4, height=4.2, squeeze=False)
+    for axis, (name, embedded) in zip(axes.flat, panels.items(), strict=True):
+        points = np.asarray(embedded)
+        axis.scatter(points[..., 0], points[..., 1], s=0)
+        for i in range(points.shape[0]):
+            for j in range(points.shape[1]):
+                colour = CYCLE[j % len(CYCLE)]
+                axis.text(*points[i, j], str(i), color=colour, fontsize=8, ha="center", va="center")
+        axis.set(title=f"{name}\ncolour: logit, number: class", xticks=[], yticks=[])
+        axis.set(xlabel="t-SNE 1", ylabel="t-SNE 2")
+    return figure

@@ -1,0 +1,62 @@
+"""The quick sizes of the experiments on Kronecker decoupling: every claim holds and every figure draws."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from hesscope.experiments import registry
+from hesscope.experiments.wu2022 import _trained
+from hesscope.experiments.wu2022._trained import Setting, trained
+
+NAMES = [
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig5",
+    "fig6",
+    "fig11",
+    "fig19",
+    "fig21",
+    "fig29",
+    "table6",
+    "table8",
+    "table9",
+    "theorem4",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_claims_hold_at_the_quick_size(name):
+    experiment = registry.find(f"wu2022.{name}")
+    outcome = experiment.run(experiment.quick)
+    assert [claim for claim in outcome.claims if not claim.holds] == []
+    assert len(outcome.claims) >= 2
+    assert all(figure.axes for figure in experiment.figures(outcome).values())
+
+
+def test_claims_fail_when_the_closed_form_is_the_printed_one(monkeypatch):
+    """The claims are able to fail: without activation frequencies Theorem 4.2 is wrong."""
+    from hesscope.experiments.wu2022 import theorem4
+
+    true = theorem4.predicted_output_eigenspace
+
+    def printed(problem, layer):
+        found = true(problem, layer)
+        return dataclasses.replace(found, corrected=found.printed)
+
+    monkeypatch.setattr(theorem4, "predicted_output_eigenspace", printed)
+    outcome = theorem4.run(theorem4.Config(widths=(15, 40), examples=500, draws=1))
+    (corrected,) = [claim for claim in outcome.claims if claim.statement.startswith("Theorem 4.2, corrected")]
+    assert not corrected.holds
+
+
+def test_models_trained_together_are_those_trained_one_by_one():
+    setting = Setting(width=6, depth=1, epochs=2, examples=300)
+    together = trained(setting, 2)
+    one_by_one = _trained.untrained(setting, 2)
+    _trained._train_one_by_one(setting, one_by_one, None)
+    for a, b in zip(together.models[1].parameters(), one_by_one.models[1].parameters(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
