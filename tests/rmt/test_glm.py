@@ -230,7 +230,7 @@ def test_a_sampled_response_reports_its_standard_error() -> None:
     assert exact.accuracy[1] < 1e-10
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=8)
 @given(st.floats(0.05, 4.0), st.floats(0.0, 3.0), st.floats(-1.0, 1.0), st.floats(0.03, 2.0), st.floats(1.0, 8.0))
 def test_logistic_models_integrate_to_one(norm: float, mean: float, tilt: float, ratio: float, spread: float) -> None:
     model = GLM(
@@ -239,7 +239,7 @@ def test_logistic_models_integrate_to_one(norm: float, mean: float, tilt: float,
     law = model.law()
     assume(abs(ratio - 1) > 0.05)  # at a hard edge the density of a spread-out g defies the quadrature of this test
     for spike in model.spikes():
-        assert 0 <= spike.alignment.w <= 1 + 1e-6
+        assert -1e-9 <= spike.alignment.w <= 1 + 1e-6
         assert not any(left < spike.location < right for left, right in law.support)
     assert abs(total_mass(law) - 1) < 1e-6
 

@@ -50,7 +50,7 @@ def run(config: Config) -> Outcome:
         data[loss] = drawn
     claims += [
         close("Logistic loss: a shifted Marchenko-Pastur law fits visually (Kolmogorov)", "Figure 3a",
-              misfit["logistic"], 0.12),
+              misfit["logistic"], 0.05),
         claim("Exponential loss: it does not (Kolmogorov)", "Figure 3c", "> 0.3", misfit["exponential"],
               misfit["exponential"] > 0.3),
         claim("The spread of g explains it: std/mean, logistic against exponential", "Figure 3b, 3d", "< 0.3 and > 1",
