@@ -118,6 +118,16 @@ def test_a_spectrum_of_few_atoms_is_found_exactly() -> None:
     assert found.products <= 90
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_few_steps_and_no_spread(steps: int) -> None:
+    found = spectral_density(Rotated(network_like(300)), probes=2, steps=steps)
+    assert found.steps == (steps, steps)
+    assert found.error > 0
+    zero = spectral_density(Rotated(np.zeros(300)), steps=steps)
+    assert (zero.nodes == 0).all()
+    assert zero.error == 0
+
+
 def test_small_problems_are_exact() -> None:
     values = network_like(150)
     found = spectral_density(Rotated(values))

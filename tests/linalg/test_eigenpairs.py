@@ -171,6 +171,15 @@ def test_non_convergence_is_marked_and_warned_about() -> None:
     assert not found.converged[-1]
 
 
+def test_a_probe_that_was_cut_off_is_warned_about() -> None:
+    op = Rotated(network_like(3000))
+    needed = eigenpairs(op, k=10).products
+    with pytest.warns(UserWarning, match="copies of multiple eigenvalues were not ruled out") as caught:
+        found = eigenpairs(op, k=10, max_products=needed - 1)
+    assert found.converged.all()
+    assert caught[0].filename == __file__
+
+
 def test_noise_above_the_tolerance_is_marked_and_warned_about() -> None:
     class Noisy(Rotated):
         calls = 0

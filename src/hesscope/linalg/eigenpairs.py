@@ -18,7 +18,7 @@ from ..rng import Rng
 from .checkpoint import fingerprint
 from .exact import exact_symmetric, is_small
 from .guards import prepare, require_positive
-from .krylov import Goal, KrylovRun, Which
+from .krylov import Bools, Goal, KrylovRun, Which
 from .memory import vectors_that_fit
 from .recorded import recorded
 
@@ -34,7 +34,7 @@ class Eigenpairs(Result):
     values: Array
     vectors: Tensor
     residuals: Array
-    converged: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    converged: Bools
     products: int
     tol: float
     check: str = "unchecked"
@@ -62,8 +62,8 @@ def eigenpairs(
     At most n pairs are returned. What did not converge is marked in `.converged` and warned about.
 
     start: `(n, j)` eigenvectors of a nearby problem, best first; they save products once they are accurate to about
-    tol (a coarser start, such as one from a subset of the data, saves next to nothing). block: columns per product (by default 1, or more where the operator likes blocks).
-    resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
+    tol (a coarser start, such as one from a subset of the data, saves next to nothing). block: columns per product (by
+    default 1, or more where the operator likes blocks). resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
     See docs/theory/algorithms.md.
     """
     require_positive("tol", tol)
@@ -87,13 +87,12 @@ def eigenpairs(
         arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": rng, "start": _digest(start, counted)}
         run.keep_in(resume, fingerprint(op, "eigenpairs", **arguments))
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
-    run.run(start, budget)
+    complete = run.run(start, budget)
     values, y, residuals, converged = run.wanted()
     vectors = run.expansion.vectors(y)
-    products = run.products
-    if not converged.all():
-        _warn(run, converged, products, budget)
-    return Eigenpairs(values, vectors, residuals, converged, products, tol)
+    if not (complete and converged.all()):
+        _warn(run, converged, budget)
+    return Eigenpairs(values, vectors, residuals, converged, run.products, tol)
 
 
 def _check_start(start: Tensor, op: LinearOperator) -> None:
@@ -140,11 +139,15 @@ def _basis_limit(op: Counted, goal: Goal, width: int, max_basis: int | None) -> 
     return max(2 * least, vectors_that_fit(op))
 
 
-def _warn(run: KrylovRun, converged: np.ndarray[tuple[int], np.dtype[np.bool_]], products: int, budget: int) -> None:
-    missing = int((~converged).sum())
-    cause = (
-        f"after {products} products. Raise max_products (now {budget}), or ask for a larger tol"
-        if products >= budget
-        else f"because products are only accurate to {run.expansion.noise:.1e}. Use float64, or ask for a larger tol"
-    )
-    warnings.warn(f"{missing} of {converged.size} eigenpairs did not converge {cause}; see .converged.", stacklevel=3)
+def _warn(run: KrylovRun, converged: Bools, budget: int) -> None:
+    missing = f"{int((~converged).sum())} of {converged.size} eigenpairs did not converge"
+    more = f"after {run.products} products. Raise max_products (now {budget})"
+    if converged.all():
+        message = f"further copies of multiple eigenvalues were not ruled out {more}."
+    elif run.products >= budget:
+        message = f"{missing} {more}, or ask for a larger tol; see .converged."
+    else:
+        noise = f"because products are only accurate to {run.expansion.noise:.1e}"
+        message = f"{missing} {noise}. Use float64, or ask for a larger tol; see .converged."
+    # Above this function and the decorated one that calls it lies the user's own line.
+    warnings.warn(message, stacklevel=4)

@@ -82,16 +82,19 @@ class KrylovRun:
         """Products spent, including those of a run that was killed."""
         return self._earlier + self.op.count
 
-    def run(self, start: Tensor | None, budget: int) -> None:
-        """Spend at most `budget` products, from vectors of a nearby problem if there are any."""
+    def run(self, start: Tensor | None, budget: int) -> bool:
+        """Spend at most `budget` products, from vectors of a nearby problem if there are any; whether that sufficed."""
         self._begin(None if start is None else start.to(dtype=self.op.dtype, device=self.op.device))
-        while self.products < budget and not self._finished():
+        while not self._finished():
+            if self.products >= budget:
+                return False
             if self._full:
                 spare = self.limit - self.expansion.pending - self.block
                 self._restart(max(self.goal.count, (self.goal.count + spare) // 2))
             if self.expansion.pending == 0 and self._inject(self.block) == 0:
                 break
             self._advance(min(self._arrange(), budget - self.products))
+        return True
 
     def _begin(self, start: Tensor | None) -> None:
         if self.begun:

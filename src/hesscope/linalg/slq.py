@@ -50,6 +50,8 @@ class Chain:
     def earlier(self) -> AtomicMeasure:
         """The measure a quarter of the steps ago, which tells how much they still change."""
         m = self.alpha.size
+        if m == 1:
+            return AtomicMeasure.of(self.alpha)
         back = 0 if self.beta[-1] == 0.0 else max(1, m // 4)
         return completed(self.alpha[: m - back], self.beta[: m - back])
 
