@@ -1,18 +1,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test browser lint bench docs clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
 
-test: .venv/installed lint
+test: .venv/installed browser lint
 	$(BIN)/python -m pytest -n 2
+
+# The report is tested in a real browser where one can be had; elsewhere those tests skip and say so.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || true
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/installed
+	$(BIN)/python -m mkdocs build --strict
 
 bench: .venv/installed .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks --out docs/benchmarks.md

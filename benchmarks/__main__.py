@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import platform
 from pathlib import Path
 
@@ -19,7 +20,17 @@ SECTIONS = {
     "eigenpairs": ("spectra", "eigen_rows"),
     "density": ("spectra", "density_rows"),
     "trace": ("spectra", "trace_rows"),
+    "structure": ("structure", "rows"),
+    "kron": ("kron", "rows"),
 }
+
+
+def _against(name: str, seconds: float, other: str, other_seconds: float, ratio: float, target: float) -> Row:
+    """A comparison with one other way, where `ratio` is how many times longer that takes."""
+    if math.isnan(ratio):
+        return Row(name, f"{seconds:.1f} s", other, ratio, "none to compare with", True)
+    goal = "none" if math.isnan(target) else f">= {target:.3g}x faster"
+    return Row(name, "1", f"{ratio:.3g} ({other})", ratio, goal, not ratio < target)
 
 
 def markdown(rows: list[Row]) -> str:
@@ -49,6 +60,7 @@ def main() -> None:
         module, function = SECTIONS[name]
         print(f"{name} ...", flush=True)
         found = getattr(importlib.import_module(f".{module}", __package__), function)()
+        found = [row if isinstance(row, Row) else _against(*row) for row in found]
         for row in found:
             print(
                 f"  {row.work}: {row.ours} | {row.best_peer} | {row.target} | {'met' if row.met else 'NOT MET'}",
