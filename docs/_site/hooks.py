@@ -12,12 +12,40 @@ from mkdocs.structure.files import File
 
 SOURCE = Path(__file__).parents[2] / "src" / "hesscope"
 REFERENCE = ("curvature", "linalg", "operators", "structure", "kron", "closed_form", "rmt", "report", "zoo")
+HOWTO = ("your-model", "huggingface", "torchrun", "per-layer", "reading-the-report", "optimiser-blocks")
+
+
+def on_config(config: Any) -> Any:
+    """The navigation, from the pages that exist."""
+    docs = Path(config["docs_dir"])
+
+    def pages(folder: str) -> list[str]:
+        return sorted(path.relative_to(docs).as_posix() for path in (docs / folder).glob("*.md"))
+
+    config["nav"] = [
+        {"Hesscope": "index.md"},
+        *({page: f"{page.lower()}.md"} for page in ("Quickstart", "Concepts")),
+        {"How-to": [f"howto/{name}.md" for name in HOWTO]},
+        {"Theory": ["theory.md", *pages("theory"), *pages("findings")]},
+        {"Errata": ["errata.md", *pages("errata")]},
+        {"Gallery": "gallery.md"},
+        {"Command line": "cli.md"},
+        {
+            "Reference": [
+                f"reference/{name}.md" for name in ("analyze", *REFERENCE) if name == "analyze" or _exported(name)
+            ]
+        },
+        *({"Benchmarks": name} for name in ("benchmarks.md",) if (docs / name).exists()),
+        {"Troubleshooting": "troubleshooting.md"},
+        {"Decisions": pages("decisions")},
+    ]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add one reference page per package, with what its `__init__` exports."""
     for package in REFERENCE:
-        names = _exports(SOURCE / package / "__init__.py")
+        names = _exported(package)
         if names:
             about = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text())) or ""
             body = "\n\n".join(f"::: hesscope.{package}.{name}" for name in names)
@@ -46,9 +74,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return markdown.replace("<!-- gallery -->", _gallery(Path(config["docs_dir"]) / "gallery"))
 
 
-def _exports(init: Path) -> list[str]:
+def _exported(package: str) -> list[str]:
     names = []
-    for node in ast.walk(ast.parse(init.read_text())):
+    for node in ast.walk(ast.parse((SOURCE / package / "__init__.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
             names += [alias.asname or alias.name for alias in node.names]
     return sorted(name for name in names if not name.startswith("_"))

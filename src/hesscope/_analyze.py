@@ -19,7 +19,7 @@ from . import _survey as survey
 from .curvature import GaussNewton, Hessian, Problem
 from .curvature.loss import RowLoss
 from .errors import refuse
-from .linalg import eigenpairs, spectral_density, trace
+from .linalg import SpectralDensity, eigenpairs, spectral_density, trace
 from .operators import Counted, LinearOperator
 from .partition import Kind
 from .report.analysis import Analysis, ExtremeValues, MeasuredSpectrum, TracePair, TrainingCourse
@@ -101,6 +101,18 @@ def analyze(
     return replace(analysis, claims=claims_of(analysis))
 
 
+def measured(density: SpectralDensity, more_products: int = 0) -> MeasuredSpectrum:
+    """A density in the form that results keep."""
+    return MeasuredSpectrum(
+        nodes=density.nodes,
+        weights=density.weights,
+        size=density.size,
+        error=density.error,
+        mean_stderr=density.moment_stderr(1),
+        products=density.products + more_products,
+    )
+
+
 class _Run:
     """One analysis under way: what every stage shares."""
 
@@ -177,7 +189,7 @@ class _Run:
             rng=self.rng.child(stage),
             resume=self.stages.state(stage),
         )
-        return MeasuredSpectrum(found.nodes, found.weights, found.size, found.error, found.products)
+        return measured(found)
 
     def blocks(self) -> tuple[survey.BlockMap, ...]:
         if not self.config.block_maps:
@@ -241,7 +253,7 @@ def _classes(problem: Problem) -> int | None:
 
 def _data(problem: Problem) -> str:
     batches = sum(1 for _ in problem.batches)
-    return f"{batches} batches, total weight {problem.totals[1]:g}"
+    return f"{batches} {'batch' if batches == 1 else 'batches'}, {problem.totals[1]:g} rows or tokens that count"
 
 
 def _fingerprint(problem: Problem, config: AnalyzeConfig, checkpoints: Mapping[str, Problem] | None) -> str:

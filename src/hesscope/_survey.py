@@ -18,8 +18,8 @@ from .report.analysis import LawFit
 from .report.analysis import LayerDecoupling as LayerDecoupling
 from .report.analysis import Prediction as Prediction
 from .report.analysis import SelfCheck as SelfCheck
-from .rmt.fit import fit
-from .structure.norms import block_norms
+from .rmt import fit
+from .structure import block_norms
 
 
 def verdict_of(problem: Problem) -> SelfCheck:

@@ -45,8 +45,8 @@ def sample(name: str = "fc1") -> Analysis:
             largest, 1e-4 * largest, np.array([nodes[0]]), np.array([1e-3]), True, 30, 0.95 * largest
         ),
         traces=TracePair(float(nodes.sum()), 0.0, float(largest.sum()), 0.0, 10),
-        spectrum=MeasuredSpectrum(nodes, weights, 100, 1e-3, 80),
-        gauss_newton=MeasuredSpectrum(np.maximum(nodes, 0), weights, 100, 1e-3, 80),
+        spectrum=MeasuredSpectrum(nodes, weights, 100, 1e-3, 1e-4, 80),
+        gauss_newton=MeasuredSpectrum(np.maximum(nodes, 0), weights, 100, 1e-3, 1e-4, 80),
         blocks=(
             BlockMap("layer", (name, "out"), (name, "out"), np.array([[2.0, 0.5], [0.5, 1.0]]), True),
             BlockMap("neuron", neurons, (name,) * 3 + ("out",) * 3, norms, True),

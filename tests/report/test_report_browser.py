@@ -69,6 +69,11 @@ def test_page_loads_without_errors_and_fetches_nothing(page: Page) -> None:
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
+def test_no_button_sends_anything_away(page: Page) -> None:
+    titles = page.run("[...new Set([...document.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title))]")
+    assert set(titles) == {"Zoom in", "Zoom out", "Reset axes", "Zoom", "Pan", "Download plot"}
+
+
 def test_names_never_become_markup(page: Page) -> None:
     assert page.run("typeof window.broken") == "undefined"
     assert page.run("document.querySelectorAll('img').length") == 0

@@ -14,12 +14,16 @@ from ..result import Result
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSpectrum(Result):
-    """A measured spectral measure Σ w_i δ(λ_i) of an n x n matrix; `error` estimates its W₁ distance from the truth."""
+    """A measured spectral measure Σ w_i δ(λ_i) of an n x n matrix.
+
+    `error` estimates its W₁ distance from the truth, `mean_stderr` is the standard error of its mean.
+    """
 
     nodes: Array
     weights: Array
     size: int
     error: float
+    mean_stderr: float
     products: int
 
     def measure(self) -> AtomicMeasure:

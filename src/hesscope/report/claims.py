@@ -48,8 +48,8 @@ def _internal(a: Analysis) -> list[Claim]:
 
 def _mean_of_density(a: Analysis) -> tuple[float, float]:
     """n · E[λ] of the density, and the standard error of its difference from the trace."""
-    shift = a.spectrum.error * a.size  # the mean of a measure moves by at most its W₁ error
-    return a.size * a.spectrum.measure().mean, (a.traces.hessian_stderr**2 + shift**2) ** 0.5
+    own = a.size * a.spectrum.mean_stderr
+    return a.size * a.spectrum.measure().mean, (a.traces.hessian_stderr**2 + own**2) ** 0.5
 
 
 def _of_papers(a: Analysis) -> list[Claim]:

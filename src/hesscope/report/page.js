@@ -27,7 +27,9 @@
       xaxis: { ...axis(), ...made.xaxis }, yaxis: { ...axis(), ...made.yaxis } };
   };
   const config = { displaylogo: false, responsive: true,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { format: "svg" } };
+    // Named one by one: by default there is a button that uploads the figure.
+    modeBarButtons: [["zoomIn2d", "zoomOut2d", "resetScale2d"], ["zoom2d", "pan2d"], ["toImage"]],
+    toImageButtonOptions: { format: "svg" } };
 
   const figures = [...document.querySelectorAll(".figure")].map((place) => {
     const spec = JSON.parse(document.getElementById(place.id + "-data").textContent);

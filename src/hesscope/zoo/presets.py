@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -49,11 +50,23 @@ def preset(name: str, folder: str | os.PathLike[str] | None = None, seed: int = 
     with torch.random.fork_rng():
         torch.manual_seed(Rng(seed).child("preset", name).key % 2**63)
         model, data, synthetic = recipe.make(folder)
-    checkpoints = _train(
-        model, data, recipe, recipe.steps if steps is None else steps, Rng(seed).child("batches", name)
-    )
+    with _one_thread():
+        checkpoints = _train(
+            model, data, recipe, recipe.steps if steps is None else steps, Rng(seed).child("batches", name)
+        )
     title = recipe.title + (" (synthetic stand-in data)" if synthetic else "")
     return Trained(list(checkpoints.values())[-1], checkpoints, title)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Steps this small gain nothing from threads, and lose much to them on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _train(model: nn.Module, data: tuple[Tensor, Tensor], recipe: Recipe, steps: int, rng: Rng) -> dict[str, Problem]:

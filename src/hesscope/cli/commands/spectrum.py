@@ -42,11 +42,11 @@ class SpectrumCommand(Source):
         return self.out / "spectrum-state"
 
     def run(self, bars: Bars) -> Answer:
+        from ..._analyze import measured
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
         from ...plots.export import save_figures
         from ...plots.spectrum import spectrum_figure
-        from ...report.analysis import MeasuredSpectrum
 
         problem = self.load().problem
         operator = _operator(problem if self.params == "*" else problem.select(self.params), self.matrix)
@@ -57,9 +57,7 @@ class SpectrumCommand(Source):
             self.steps,
             resume=self.kept,
         )
-        found = MeasuredSpectrum(
-            density.nodes, density.weights, density.size, density.error, ends.products + density.products
-        )
+        found = measured(density, ends.products)
         half = ends.values.size // 2
         largest, smallest = ends.values[:half], ends.values[half:]
         lines = [
