@@ -20,6 +20,8 @@ def spectrum_and_overlap(panels: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayL
         top.plot(index, exact, "o-", color=MEASURED, markersize=3, label="exact")
         top.plot(index, guess, "x--", color=THEORY, markersize=3.5, label="decoupled")
         top.set_yscale("log")
+        for axis in (top, bottom):
+            axis.xaxis.get_major_locator().set_params(integer=True)
         top.set(title=name, ylabel="eigenvalue" if column == 0 else "", xlabel="index")
         bottom.plot(index, overlap, color=MEASURED)
         bottom.set(ylim=(0, 1.03), ylabel="overlap of top-k spaces" if column == 0 else "", xlabel="k")
@@ -55,7 +57,10 @@ def correspondences(panels: Mapping[str, ArrayLike], columns: int = 2) -> Any:
     figure, axes = new_figure(rows, columns, width=4.6, height=3.0, squeeze=False)
     for axis, (name, matrix) in zip(axes.flat, panels.items(), strict=False):
         values = np.asarray(matrix)
-        image = axis.imshow(values, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
+        extent = (0.5, values.shape[1] + 0.5, values.shape[0] + 0.5, 0.5)  # counted from one, as in the text
+        image = axis.imshow(
+            values, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest", extent=extent
+        )
         axis.grid(False)
         axis.set(title=name, xlabel="eigenvector of the layer's Hessian", ylabel="basis vector")
         figure.colorbar(image, ax=axis, shrink=0.85)
@@ -108,7 +113,7 @@ def clusters(panels: Mapping[str, ArrayLike]) -> Any:
         axis.scatter(points[..., 0], points[..., 1], s=0)
         for i in range(points.shape[0]):
             for j in range(points.shape[1]):
-                colour = CYCLE[j % len(CYCLE)]
+                colour = f"C{j % 10}" if points.shape[1] > len(CYCLE) else CYCLE[j]
                 axis.text(*points[i, j], str(i), color=colour, fontsize=8, ha="center", va="center")
         axis.set(title=f"{name}\ncolour: logit, number: class", xticks=[], yticks=[])
         axis.set(xlabel="t-SNE 1", ylabel="t-SNE 2")

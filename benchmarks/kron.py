@@ -1,0 +1,113 @@
+"""Kronecker factors, layer-Hessian products and eigenpairs against curvlinops' K-FAC and autodiff."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hesscope.curvature import Hessian, Problem
+from hesscope.kron import decouple_layers, layer_hessian
+from hesscope.linalg import eigenpairs
+from hesscope.rng import Rng
+from hesscope.zoo import load
+from hesscope.zoo.models import fully_connected, lenet5
+
+from .timing import interleaved, once
+
+
+class Row(NamedTuple):
+    """One comparison; `target` is the ratio to reach, NaN where there is none."""
+
+    name: str
+    seconds: float
+    other: str
+    other_seconds: float
+    ratio: float
+    target: float
+
+
+def rows(quick: bool = False) -> list[Row]:
+    """All comparisons; `quick` takes a fiftieth of the data, to see that everything runs."""
+    return [*factors(quick), *products(quick), *eigen(quick)]
+
+
+def factors(quick: bool = False) -> list[Row]:
+    """E[M] and E[x xᵀ] of all layers of 784-512-512-10 over 60,000 examples, exact sums over the classes in both."""
+    data = load("mnist", count=1200 if quick else 60000)
+    x, y = _repeated(data.x, 1200 if quick else 60000).flatten(1), _repeated(data.y, 1200 if quick else 60000)
+    model = fully_connected(512, 2, 784, 10, rng=Rng(0))
+    problem = Problem.of(model, "cross_entropy", (x, y))
+    jobs: dict[str, Any] = {"ours": lambda: decouple_layers(problem)}
+    try:
+        from curvlinops import KFACLinearOperator
+    except ImportError:
+        return []
+    batches = list(zip(torch.split(x, 1024), torch.split(y, 1024), strict=True))
+    probe = torch.randn(sum(p.numel() for p in model.parameters()), generator=Rng(1).torch())
+
+    def theirs() -> Any:
+        op = KFACLinearOperator(
+            model, nn.CrossEntropyLoss(), list(model.parameters()), batches, fisher_type="type-2",
+            kfac_approx="expand", check_deterministic=False,
+        )  # fmt: skip
+        return op @ probe  # the factors are computed by the first product, which itself is cheap
+
+    found = interleaved(jobs | {"curvlinops": theirs}, repeats=2, warm_up=False)
+    return [_row("factors of all layers", found["ours"], "curvlinops K-FAC type-2", found["curvlinops"], 2.0)]
+
+
+def products(quick: bool = False) -> list[Row]:
+    """H v for one layer: GEMMs, against double backward from scratch and through our kept graph."""
+    count = 500 if quick else 10000
+    mnist, cifar = load("mnist", count=count), load("cifar10", count=count // 5)
+    cases = [
+        ("F-200^2", fully_connected(200, 2, rng=Rng(0)), mnist.x, mnist.y, ("fc1", "fc2", "fc3")),
+        ("LeNet5", lenet5(rng=Rng(0)), cifar.x, cifar.y, ("conv1", "conv2", "fc1")),
+    ]
+    out = []
+    for network, model, x, y, layers in cases:
+        problem = Problem.of(model, "cross_entropy", (x, y))
+        for layer in layers:
+            op, kept = layer_hessian(problem, layer), Hessian(problem).block(f"{layer}.weight")
+            v = torch.randn(op.shape[1], generator=Rng(2).torch())
+            weight = model.get_submodule(layer).weight
+            jobs = {
+                "ours": lambda op=op, v=v: op @ v,
+                "autodiff": lambda m=model, w=weight, v=v, x=x, y=y: _double_backward(m, w, v, x, y),
+                "kept graph": lambda kept=kept, v=v: kept @ v,
+            }
+            found = interleaved(jobs, repeats=3)
+            name = f"product with {layer} of {network}, {len(x)} examples"
+            out.append(_row(name, found["ours"], "autodiff restricted to the layer", found["autodiff"], 5.0))
+            out.append(_row(name, found["ours"], "our own kept graph", found["kept graph"], float("nan")))
+    return out
+
+
+def eigen(quick: bool = False) -> list[Row]:
+    """The 50 largest eigenpairs of fc1 of F-200^2 on all of MNIST, inputs and factors included; against a minute."""
+    data = load("mnist", count=1200 if quick else 60000)
+    model = fully_connected(200, 2, rng=Rng(0))
+    problem = Problem.of(model, "cross_entropy", (data.x, data.y))
+    seconds, _ = once(lambda: eigenpairs(layer_hessian(problem, "fc1"), k=50, tol=1e-3))
+    return [_row(f"50 eigenpairs of fc1, {len(data.x)} examples", seconds, "one minute", 60.0, 1.0)]
+
+
+def _double_backward(model: nn.Module, weight: Tensor, v: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    total = torch.zeros_like(weight)
+    for inputs, targets in zip(torch.split(x, 1024), torch.split(y, 1024), strict=True):
+        loss = F.cross_entropy(model(inputs), targets, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
+        total += torch.autograd.grad(gradient, weight, v.view_as(weight))[0]
+    return total / len(x)
+
+
+def _repeated(t: Tensor, count: int) -> Tensor:
+    """Stand-in data are fewer than MNIST's; the work per example is the same."""
+    return t.repeat(-(-count // len(t)), *[1] * (t.ndim - 1))[:count]
+
+
+def _row(name: str, seconds: float, other: str, other_seconds: float, target: float) -> Row:
+    return Row(name, seconds, other, other_seconds, other_seconds / seconds, target)

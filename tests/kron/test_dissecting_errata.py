@@ -1,0 +1,52 @@
+"""Formulas of the paper that need a correction or a condition, each decided here."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import hesscope as hs
+import kron.kron_cases as cases
+from hesscope.kron import decouple, layer_hessian
+
+
+def test_gauss_newton_form_needs_piecewise_linear_layers():
+    """(21): M = Gᵀ A G fails behind a tanh, and holds for the last layer of any network."""
+    problem, _ = cases.weighted_tanh_mlp()
+    for layer, holds in (("0", False), ("2", True)):
+        exact = decouple(problem, layer, curvature="second_derivative").output_hessian
+        factors = decouple(problem, layer, curvature="gauss_newton").output_hessian
+        assert (float((exact - factors).norm()) <= 1e-12 * float(exact.norm())) == holds
+
+
+def test_softmax_curvature_is_q_transpose_q():
+    p = torch.softmax(torch.randn(5, generator=hs.Rng(0).torch(), dtype=torch.float64), 0)
+    a = torch.diag(p) - torch.outer(p, p)
+    q = torch.diag(p.sqrt()) @ (torch.eye(5) - torch.outer(torch.ones(5).double(), p))
+    assert torch.allclose(q.T @ q, a, atol=1e-15)
+    assert float((q @ q.T - a).norm()) > 0.1 * float(a.norm())
+
+
+def test_reduce_is_exact_for_constant_inputs_and_expand_is_not():
+    """With the same patch at every position H is a single Kronecker product, found by "reduce", missed by (33)."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(12, 3)).double()
+    x = torch.randn(1, 2, 1, 1, dtype=torch.float64).expand(1, 2, 3, 3).contiguous()
+    problem = hs.Problem.of(model, "cross_entropy", (x, torch.tensor([1])))
+    d = decouple(problem, "0")
+    exact = layer_hessian(problem, "0").dense()
+    for kind in ("reduce", "kfac_reduce"):
+        assert torch.allclose(d.with_reduction(kind).operator.dense(), exact, rtol=1e-10, atol=1e-14)
+    expand = d.operator.dense()
+    assert float((expand - exact).norm()) > 0.1 * float(exact.norm())
+
+
+def test_printed_matricisation_would_mix_rows():
+    """(i-1)m + j runs over the wrong stride unless m = n."""
+    u, v = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0, 0.0])
+    h = torch.kron(u, v)
+    m, n = 2, 3
+    printed = torch.tensor([[h[i * m + j] for j in range(n)] for i in range(m)])
+    right = torch.tensor([[h[i * n + j] for j in range(n)] for i in range(m)])
+    assert torch.equal(right, torch.outer(u, v))
+    assert not torch.equal(printed, right)
