@@ -29,6 +29,7 @@ class Fit:
     kolmogorov: float  # over the bulk: outliers removed from the measurement
     wasserstein: float  # the same, in units of the bulk's root mean square
     outliers: Real  # atoms outside the law's support by more than the finite-size margin
+    outlier_mass: float  # their share of the spectrum without its zeros
     alternatives: tuple[Fit, ...] = ()  # the other families, best first; filled in the answer of `fit`
 
 
@@ -62,7 +63,9 @@ def fit(measure: AtomicMeasure, size: int | None = None) -> Fit:
     live = AtomicMeasure.of(values[~zero], weights[~zero])
     count = max(8.0, (size or values.size) * (1.0 - share))
     fits = [f for f in (_fit_family(family, live, share, count) for family in _families()) if f is not None]
-    scores = [f.kolmogorov + f.outliers.size / live.nodes.size for f in fits]
+    if not fits:
+        refuse("some law must hold eight atoms", "a spectrum of isolated atoms", "Pass more of it.")
+    scores = [f.kolmogorov + f.outlier_mass for f in fits]
     best = 0
     for other in range(1, len(fits)):
         if scores[other] < scores[best] - max(0.25 * scores[best], 1.5 / count):
@@ -97,6 +100,7 @@ def _fit_family(family: _Family, live: AtomicMeasure, share: float, count: float
         bulk.kolmogorov(rest),
         bulk.wasserstein(rest, points=801) / float(np.sqrt(bulk.moment(2))),
         live.nodes[~inside],
+        float(live.weights[~inside].sum()),
     )
 
 

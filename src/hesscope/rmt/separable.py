@@ -30,7 +30,7 @@ class GeneralisedMarchenkoPastur(Measure):
     >>> one = AtomicMeasure.of([1.0])
     >>> law = GeneralisedMarchenkoPastur(one, one, 0.25)
     >>> [round(edge, 12) for edge in law.edges], round(float(law.density(1.0)), 6)
-    ([0.25, 2.25], 0.616435)
+    ([0.25, 2.25], 0.616404)
     """
 
     population_g: AtomicMeasure | Population
