@@ -24,11 +24,11 @@ LOSSES: tuple[Loss, ...] = ("CE", "MSE")
 
 @dataclass(frozen=True)
 class Config:
-    """Ten tanh neurons and one output; Hessians after each of the `marks` passes of stochastic gradient descent."""
+    """Ten tanh neurons and one output; Hessians after each number of steps of stochastic gradient descent in `marks`."""
 
     examples: int = 1000
     hidden: int = 10
-    marks: tuple[int, ...] = (0, 1, 10)
+    marks: tuple[int, ...] = (0, 50, 500)
     rate: float = 0.1
     batch: int = 20
     pixels: int = 200
@@ -50,17 +50,17 @@ def run(config: Config) -> Outcome:
     alike = float(ce["gauss_newton"][0] / mse["gauss_newton"][0])
     claims = [
         above(
-            "MSE: H_ww is not block-diagonal after 10 passes (mean ratio)",
+            "MSE: H_ww is not block-diagonal during training (mean ratio at the third mark)",
             "Figure 10b",
-            float(mse["hessian"][-1]),
+            float(mse["hessian"][2]),
             0.25,
         ),
         claim(
-            "CE after 1 pass is closer to block-diagonal than MSE after 10 (ratios)",
+            "CE soon after the start is closer to block-diagonal than MSE ten times later (ratios)",
             "Figure 10",
             "CE < MSE",
-            f"{ce['hessian'][1]:.3g} < {mse['hessian'][-1]:.3g}",
-            bool(ce["hessian"][1] < mse["hessian"][-1]),
+            f"{ce['hessian'][1]:.3g} < {mse['hessian'][2]:.3g}",
+            bool(ce["hessian"][1] < mse["hessian"][2]),
         ),
         claim(
             "p(1 - p) is in every block: at initialisation the Gauss-Newton parts of H_ww have the same ratio under both "
@@ -77,6 +77,13 @@ def run(config: Config) -> Outcome:
             float(ce["gauss_newton"][0] / ce["hessian"][0]),
             2.0,
         ),
+        claim(
+            "Beyond the paper: with one output the blocks under CE are transient (ratio at the start and at the end)",
+            "Figure 10a",
+            "start < end",
+            f"{ce['hessian'][0]:.3g} < {ce['hessian'][-1]:.3g}",
+            bool(ce["hessian"][0] < ce["hessian"][-1]),
+        ),
     ]
     return outcome("fig10", config, data, claims)
 
@@ -87,20 +94,20 @@ def _course(config: Config, model: nn.Module, loss: Loss, x: Tensor, y: Tensor, 
     generator = rng.child("order").torch()
     found: dict[str, list[Any]] = {"hessian": [], "gauss_newton": [], "pictures": [], "loss": []}
     name = "bce" if loss == "CE" else "mse"
-    for epoch in range(max(config.marks) + 1):
-        if epoch in config.marks:
+    for step in range(max(config.marks) + 1):
+        if step in config.marks:
             problem = Problem.of(model, name, (x, y)).select("0.*")
             found["loss"].append(problem.loss_value())
             found["hessian"].append(block_norms(problem).ratio)
             found["gauss_newton"].append(block_norms(problem, matrix="gauss_newton").ratio)
             found["pictures"].append(heat_map(problem.select("0.weight"), config.pixels, "mean").image)
-        for chosen in torch.split(torch.randperm(len(x), generator=generator), config.batch):
-            f = model(x[chosen])
-            gap = (f - y[chosen]).square().mean()
-            value = nn.functional.binary_cross_entropy_with_logits(f, y[chosen]) if loss == "CE" else gap
-            optimizer.zero_grad()
-            value.backward()
-            optimizer.step()
+        chosen = torch.randint(0, len(x), (config.batch,), generator=generator)
+        f = model(x[chosen])
+        gap = (f - y[chosen]).square().mean()
+        value = nn.functional.binary_cross_entropy_with_logits(f, y[chosen]) if loss == "CE" else gap
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
     return {key: np.array(values) for key, values in found.items()}
 
 
@@ -111,11 +118,11 @@ def figures(result: Outcome) -> dict[str, Any]:
     for row, loss in enumerate(LOSSES):
         part = result.data[loss]
         for axis, picture, mark, value in zip(axes[row], part["pictures"], marks, part["loss"], strict=False):
-            draw_heat(axis, picture, (), f"|H_ww|, {loss}, {mark} passes (loss {value:.2f})")
+            draw_heat(axis, picture, (), f"|H_ww|, {loss}, step {mark} (loss {value:.2f})")
         last = axes[row, -1]
         last.plot(marks, part["hessian"], "o-", color=CYCLE[0], label="H_ww")
         last.plot(marks, part["gauss_newton"], "s--", color=CYCLE[1], label="its Gauss-Newton part")
-        last.set(xlabel="passes over the data", ylabel="off-diagonal / diagonal", ylim=(0, None), title=loss)
+        last.set(xlabel="steps", ylabel="off-diagonal / diagonal", ylim=(0, None), title=loss)
         last.legend(fontsize=8)
     data = "synthetic stand-in" if result.data["synthetic"] else "Forest CoverType"
     figure.suptitle(f"Ten tanh neurons, one output, {data}", fontsize=11)
@@ -127,7 +134,7 @@ EXPERIMENT = Experiment(
     title="Collobert's binary problem",
     source="Dong et al. 2025, Figure 10 (after Collobert 2004, Figures 7.3 and 7.5)",
     quick=Config(),
-    paper=Config(examples=16000, marks=(0, 1, 10)),
+    paper=Config(examples=16000, marks=(0, 50, 500, 5000)),
     run=run,
     figures=figures,
 )

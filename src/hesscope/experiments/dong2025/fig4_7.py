@@ -121,6 +121,8 @@ def figures(result: Outcome) -> dict[str, Any]:
     theory = [np.sqrt(limit.off_diagonal[0] / limit.diagonal[0]) for limit in limits]
     axis.loglog(classes, theory, "--", color=THEORY, label="linear, CE: limit")
     axis.set(xlabel="number of classes C (N = C examples)", ylabel="off-diagonal / diagonal norm (RMS)")
+    axis.set_xticks(classes, [str(c) for c in classes], minor=False)
+    axis.set_xticks([], minor=True)
     axis.legend(fontsize=8)
     out["rates"] = figure
     return out

@@ -42,10 +42,10 @@ def run(config: Config) -> Outcome:
         model = nn.Sequential(
             OrderedDict(
                 conv1=nn.Conv2d(1, first, 3, padding=1),
-                relu1=nn.ReLU(),
+                gelu1=nn.GELU(),
                 pool1=nn.MaxPool2d(2),
                 conv2=nn.Conv2d(first, second, 3, padding=1),
-                relu2=nn.ReLU(),
+                gelu2=nn.GELU(),
                 pool2=nn.MaxPool2d(2),
                 flat=nn.Flatten(),
                 fc=nn.Linear(4 * second, 10),
@@ -91,7 +91,7 @@ def figures(result: Outcome) -> dict[str, Any]:
         drawn = draw_norms(axis, data["norms"][k], data["layers"], title, 2.0)
         axis.set_xlabel("channel or neuron, by layer")
         axis.set_ylabel("channel or neuron, by layer")
-    figure.colorbar(drawn, ax=axes[1], shrink=0.8).set_label("log₁₀ ‖H_IJ‖, relative to the layers' largest")
+    figure.colorbar(drawn, ax=axes[1], shrink=0.8).set_label("log₁₀, relative")
     steps = [f"step {step:.0f}" for step in data["steps"]]
     layer_bars(axes[2], {step: {n: float(v[k]) for n, v in data["ratios"].items()} for k, step in enumerate(steps)})
     figure.suptitle("A convolutional network on digits: exact norms of all blocks", fontsize=11)
