@@ -59,6 +59,14 @@ class CurvatureOperator(LinearOperator):
         """What hs.check said of this problem, for the record of results."""
         return "unchecked" if self.problem.verdict is None else str(self.problem.verdict)
 
+    @property
+    def fingerprint(self) -> str:
+        """What a resumed run must have in common with the killed one: parameters by value, data by its loss."""
+        numbers = [float(t.double().norm()) for t in self.problem.parameters.values()]
+        # Nine digits: sums over threads may differ in the last ones.
+        values = [f"{number:.9g}" for number in (*numbers, *self.problem.totals)]
+        return repr((type(self).__name__, self.rows.names, self.columns.names, values))
+
     def block(self, rows: str | list[str], columns: str | list[str] | None = None) -> CurvatureOperator:
         """The block of the parameters that `rows` (and `columns`) select: its products cost less than the whole's."""
         row_space = self.rows.select(rows)

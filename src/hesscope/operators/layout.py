@@ -11,6 +11,7 @@ from torch import Tensor
 from ..rng import Rng
 
 Draw = Literal["normal", "rademacher"]
+_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,12 @@ class Layout:
 
     def inner(self, a: Tensor, b: Tensor) -> Tensor:
         """aᵀb in float64 over all processes, for local `(n, j)` and `(n, k)`: shape `(j, k)`."""
-        if a.dtype == torch.float64 or a.shape[0] <= 65536:
-            return a.double().T @ b.double()
-        # Float64 accumulation without a float64 copy of a whole basis.
+        if a.dtype == torch.float64:
+            return a.T @ b.double()
+        # Float64 accumulation without a float64 copy of a whole basis, in pieces that stay in the cache.
         total = torch.zeros(a.shape[1], b.shape[1], dtype=torch.float64, device=a.device)
-        for start in range(0, a.shape[0], 65536):
-            total += a[start : start + 65536].double().T @ b[start : start + 65536].double()
+        for start in range(0, a.shape[0], _ROWS):
+            total += a[start : start + _ROWS].double().T @ b[start : start + _ROWS].double()
         return total
 
     def norms(self, a: Tensor) -> Tensor:
