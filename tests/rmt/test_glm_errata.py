@@ -79,3 +79,18 @@ def test_a_spike_can_sit_between_two_bulks() -> None:
     between = values[(values > low + 0.3 * (spike.location - low)) & (values < high - 0.3 * (high - spike.location))]
     assert between.size == 1
     assert between[0] == pytest.approx(spike.location, rel=0.05)
+
+
+@pytest.mark.parametrize(("ratio", "norm"), [(0.1, 40.0), (0.2, 10.0), (0.2, 40.0), (0.35, 8.0)])
+def test_simulated_alignments_far_beyond_the_range_of_figure_five(ratio: float, norm: float) -> None:
+    model = GLM(loss="logistic", w=[norm], w_star=[0.0], mean=[0.0], ratio=ratio)
+    (spike,) = model.spikes()
+    found = [model.simulate(200, Rng(4).child(ratio, norm, run)).alignment(0).w for run in range(12)]
+    assert abs(np.mean(found) - spike.alignment.w) <= 4 * np.std(found, ddof=1) / np.sqrt(12)
+    assert spike.alignment.w > 0.5
+
+
+def test_after_a_true_merger_the_bottom_eigenvector_forgets_w() -> None:
+    model = GLM(loss="logistic", w=[30.0], w_star=[0.0], mean=[0.0], ratio=0.35)
+    assert model.spikes() == []
+    assert np.mean([model.simulate(200, Rng(5).child(run)).alignment(0).w for run in range(12)]) < 0.25
