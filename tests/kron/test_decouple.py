@@ -10,7 +10,8 @@ from torch import nn
 import hesscope as hs
 import kron.kron_cases as cases
 from hesscope.kron import decouple, decouple_layers
-from hesscope.kron.frobenius import squared_distance
+from hesscope.kron.frobenius import Distances
+from hesscope.kron.grams import GramSum
 from hesscope.kron.nearest import nearest_kronecker
 
 
@@ -58,6 +59,17 @@ def test_ignored_tokens_weigh_nothing():
     zero = problem.at({"head.weight": torch.zeros(5, 4)})
     d = decouple(zero, "head")
     assert torch.allclose(d.operator.dense(), d.exact.dense(), rtol=1e-11, atol=1e-16)
+
+
+def test_gram_sums_beyond_one_strip():
+    draw = hs.Rng(11).torch()
+    parts = [torch.randn(rows, 300, generator=draw, dtype=torch.float64) for rows in (5, 400)]
+    total = GramSum(300)
+    for x, scale in zip(parts, (1.0, 0.25), strict=True):
+        total.add(x, scale)
+        total.settle()
+    truth = parts[0].T @ parts[0] + 0.25 * parts[1].T @ parts[1]
+    assert torch.allclose(total.value(), truth, rtol=1e-12, atol=1e-12)
 
 
 def test_all_layers_in_one_pass():
@@ -146,8 +158,8 @@ def test_frobenius_by_probes_is_calibrated():
     d = decouple(problem, "2")
     top = torch.linalg.eigh(d.exact.dense())[1][:, -10:]
     for kron in (None, d.operator):
-        exact, zero = squared_distance(d.exact, kron)
-        value, stderr = squared_distance(d.exact, kron, top, exact_flops=0)
+        exact, zero = Distances(d.exact).squared(kron)
+        value, stderr = Distances(d.exact, top, exact_flops=0).squared(kron)
         assert zero == 0
         assert 0 < stderr < 0.5 * exact
         assert abs(value - exact) <= 4 * stderr
@@ -157,12 +169,9 @@ def test_exact_frobenius_norm_both_ways():
     for case, layer in ((cases.relu_mlp, "fc1"), (cases.weighted_tanh_mlp, "0"), (cases.convolutions, "2")):
         problem, _ = case()
         d = decouple(problem, layer)
-        from hesscope.kron.frobenius import _by_columns, _by_pairs
-
-        forms = d.exact.held_forms()
-        assert forms is not None
+        found = Distances(d.exact)
         for kron in (None, d.operator):
-            assert _by_pairs(d.exact, kron, forms) == pytest.approx(_by_columns(d.exact, kron), rel=1e-9)
+            assert found._by_pairs(kron) == pytest.approx(found._by_columns(kron), rel=1e-9)
 
 
 def test_memory_bounds_the_chunk_not_the_answer():

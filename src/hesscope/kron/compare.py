@@ -13,7 +13,7 @@ from ..measure import Array
 from ..operators import Kronecker, LinearOperator
 from ..result import Result
 from .decouple import Decoupling, Reduction
-from .frobenius import relative_error
+from .frobenius import Distances
 from .layer_hessian import LayerHessian
 from .nearest import nearest_kronecker
 from .overlap import check_k, nested_overlaps
@@ -60,7 +60,8 @@ def compare(d: Decoupling, k: int, tol: float) -> Comparison:
     true = eigenpairs(op, k=k, tol=tol)
     values, vectors = d.eigenpairs(k)
     kron = d.operator
-    fro, fro_stderr = relative_error(op, kron, true.vectors)
+    distances = Distances(op, true.vectors)
+    fro, fro_stderr = distances.relative(kron)
     return Comparison(
         d.layer,
         d.curvature,
@@ -69,7 +70,7 @@ def compare(d: Decoupling, k: int, tol: float) -> Comparison:
         values.numpy(),
         true.residuals,
         nested_overlaps(true.vectors.cpu(), vectors),
-        _spectral_error(op, kron, fro, spectral_norm(op)),
+        _spectral_error(op, kron, fro, _norm(op, true.values)),
         fro,
         fro_stderr,
         true.vectors,
@@ -81,12 +82,13 @@ def kronecker_errors(d: Decoupling) -> KroneckerErrors:
     """Relative errors of expand (33), reduce, K-FAC reduce and the nearest Kronecker product."""
     op = d.exact
     top = eigenpairs(op, k=min(20, op.shape[0]), tol=1e-3)
-    norm = spectral_norm(op)
+    norm = _norm(op, top.values)
+    distances = Distances(op, top.vectors)
     kinds: tuple[Reduction, ...] = ("expand",) if d.positions == 1 else ("expand", "reduce", "kfac_reduce")
     forms: dict[str, Kronecker] = {kind: d.with_reduction(kind).operator for kind in kinds}
     best = nearest_kronecker(op, d.output_hessian)
     forms["nearest"] = Kronecker(best.left.to(op.device, op.dtype), best.right.to(op.device, op.dtype))
-    fro = [relative_error(op, kron, top.vectors) for kron in forms.values()]
+    fro = [distances.relative(kron) for kron in forms.values()]
     return KroneckerErrors(
         d.layer,
         tuple(forms),
@@ -102,6 +104,11 @@ def _spectral_error(op: LayerHessian, kron: Kronecker, frobenius: float, norm: f
     if frobenius <= 2 * torch.finfo(op.dtype).eps ** 0.5 or norm == 0:
         return frobenius
     return spectral_norm(op - kron) / norm
+
+
+def _norm(op: LayerHessian, top_values: Array) -> float:
+    """‖H‖; where it is positive semi-definite that is the largest eigenvalue."""
+    return float(top_values[0]) if op.plan.gauss_newton else spectral_norm(op)
 
 
 def spectral_norm(op: LinearOperator) -> float:

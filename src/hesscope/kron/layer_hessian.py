@@ -41,7 +41,6 @@ class LayerHessian(LinearOperator):
         self._kept: list[FullForm] = []
         self._built = False
         self._everything_kept = False
-        self.squared_norm: float | None = None  # ‖H‖_F², once it is known
 
     @property
     def curvature(self) -> str:

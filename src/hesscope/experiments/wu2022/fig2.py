@@ -120,7 +120,7 @@ EXPERIMENT = Experiment(
     title="Exact and decoupled layer-wise Hessians of F-200²",
     source="Wu et al., Figure 2",
     quick=Config(width=40, epochs=40, k=20, outlier_layers=("fc3",), initial_overlap=0.8),
-    paper=Config(data="mnist", width=200, epochs=10, rate=0.01),
+    paper=Config(data="mnist", width=200, epochs=5, rate=0.01),
     run=run,
     figures=figures,
 )

@@ -21,7 +21,7 @@ class Config:
     examples: int | None = None
     width: int = 200
     depths: tuple[int, ...] = (2, 4)
-    epochs: int = 10
+    epochs: int = 5
     lenet_epochs: int = 10
     rate: float = 0.05
     runs: int = 3

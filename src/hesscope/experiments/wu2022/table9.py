@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
     title="Batch-norm removes the rank-one structure of inputs",
     source="Wu et al., Table 9",
     quick=Config(width=48, epochs=20),
-    paper=Config(data="mnist", width=200, epochs=10, rate=0.05),
+    paper=Config(data="mnist", width=200, epochs=5, rate=0.05),
     run=run,
     figures=draw,
 )
