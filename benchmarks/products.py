@@ -127,7 +127,6 @@ def _measure(tool: str) -> None:
     torch.set_num_threads(2)
     model, x, y = gpt()
     v = torch.randn(sum(p.numel() for p in model.parameters()))
-    _gradient(model, [(x, y)])
     if tool.startswith("ours"):
         H = hs.Hessian(hs.Problem.of(model, "cross_entropy", (x, y), memory=0 if tool.endswith("rebuilt") else None))
         for _ in range(3):

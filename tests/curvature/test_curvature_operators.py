@@ -107,7 +107,9 @@ def test_fisher_matrices() -> None:
     draws = torch.stack([hs.Fisher(case.problem, "mc", rng=hs.Rng(s)).dense() for s in range(40)])
     error = (draws.mean(0) - exact).norm()
     spread = (draws.var(0).sum() / len(draws)).sqrt()  # the expected size of that error
-    assert 0.5 * spread <= error <= 1.6 * spread
+    # A few directions dominate, so the ratio varies like one or two squared normals; a wrong factor would give 10.
+    assert 0.2 * spread <= error <= 3 * spread
+    assert 10 * spread < exact.norm()
 
 
 def test_algebra_and_scipy() -> None:

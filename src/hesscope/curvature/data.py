@@ -143,6 +143,37 @@ def halves(batch: Any) -> list[Any] | None:
     return [map_tensors(batch, lambda t: t[:middle]), map_tensors(batch, lambda t: t[middle:])]
 
 
+def joined(first: Any, second: Any) -> Any | None:
+    """Two batches of the same form as one; None where their forms differ."""
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        fits = first.ndim and first.shape[1:] == second.shape[1:] and first.dtype == second.dtype
+        return torch.cat([first, second]) if fits else None
+    if isinstance(first, Mapping) and isinstance(second, Mapping) and set(first) == set(second):
+        items = {key: joined(first[key], second[key]) for key in first}
+        return items if all(value is not None for value in items.values()) else None
+    if isinstance(first, tuple | list) and isinstance(second, tuple | list) and len(first) == len(second):
+        parts = [joined(a, b) for a, b in zip(first, second, strict=True)]
+        return tuple(parts) if all(part is not None for part in parts) else None
+    return None
+
+
+def in_larger_batches(batches: Iterable[Any], most: int) -> Iterator[tuple[Any, int]]:
+    """Neighbouring batches joined while they have at most `most` examples together; each with how many it was."""
+    waiting: Any = None
+    count = 0
+    for batch in batches:
+        size, more = examples_in(waiting) if count else None, examples_in(batch)
+        whole = joined(waiting, batch) if size is not None and more is not None and size + more <= most else None
+        if whole is not None:
+            waiting, count = whole, count + 1
+            continue
+        if count:
+            yield waiting, count
+        waiting, count = batch, 1
+    if count:
+        yield waiting, count
+
+
 def first_examples(batch: Any, count: int) -> Any:
     """The first `count` examples of a batch (all of it where it cannot be cut)."""
     size = examples_in(batch)

@@ -14,12 +14,13 @@ from torch import Tensor
 from ..errors import DerivativeError, HesscopeError
 from ..space import ParameterSpace
 from .culprits import failing_modules
-from .data import examples_in, first_examples, halves
+from .data import examples_in, first_examples, halves, in_larger_batches
 from .memory import counting_saved_bytes, is_out_of_memory
 from .problem import Problem
 
 _T = TypeVar("_T")
 _PROBE_EXAMPLES = 32
+_JOINED_BYTES = 500_000_000
 _COLUMNS = 16  # vectors at a time in a batched product
 
 
@@ -39,17 +40,17 @@ class KeptGraphs:
             return
         self._built = True
         taken = 0
-        per_example: float | None = None
-        for batch in self.problem.batches:
-            if per_example is None:
-                per_example = self.bytes_per_example(batch)
+        per_example = self.bytes_per_example(next(iter(self.problem.batches)))
+        # Small batches waste time on reading and writing gradients: join them, where examples do not see each other.
+        most = int(_JOINED_BYTES / max(per_example, 1.0)) if self.problem.joinable else 0
+        for batch, count in in_larger_batches(self.problem.batches, most):
             size = int(per_example * (examples_in(batch) or 1))
             if not self.problem.ledger.take(size):
                 break
             taken += size
             for piece in in_pieces(batch, self.keep):
                 del piece
-            self.kept_batches += 1
+            self.kept_batches += count
         self.kept_bytes = taken
         weakref.finalize(self, self.problem.ledger.give_back, taken)
 

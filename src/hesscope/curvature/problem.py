@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import HesscopeError, refuse
 from ..space import ParameterSpace
-from .data import Batches, as_batches, examples_in, first_examples, to_device
+from .data import Batches, as_batches, examples_in, first_examples, joined, to_device
 from .guards import eval_mode, explain_forward_error, random_state_kept, refuse_random_modules, same_value
 from .loss import RowLoss, parse
 from .memory import Ledger, parse_bytes
@@ -236,6 +237,18 @@ class Problem:
         if not hasattr(self, "_unused"):
             self.gradient()
         return self._unused
+
+    @cached_property
+    def joinable(self) -> bool:
+        """Whether two batches may be run as one: the loss of the first two together is the sum of their losses."""
+        first_two = list(islice(iter(self.batches), 2))
+        whole = joined(*first_two) if len(first_two) == 2 and self.has_rows else None
+        if whole is None:
+            return False
+        with torch.no_grad():
+            parts = [self._value(batch)[0] for batch in first_two]
+            together = self._value(whole)[0]
+        return abs(float(sum(parts)) - float(together)) <= 1e-5 * abs(float(together))
 
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""
