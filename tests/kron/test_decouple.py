@@ -82,6 +82,25 @@ def test_all_layers_in_one_pass():
         assert torch.allclose(d.input_autocorrelation, alone.input_autocorrelation, rtol=1e-13)
 
 
+def test_layers_with_and_without_interacting_positions_in_one_pass():
+    problem, _ = cases.tokens()
+    names = ["blocks.0.qkv", "blocks.0.down", "head"]
+    together = decouple_layers(problem, names, curvature="gauss_newton")
+    for name, d in together.items():
+        alone = decouple(problem, name, curvature="gauss_newton")
+        assert torch.allclose(d.output_hessian, alone.output_hessian, rtol=1e-11, atol=1e-16)
+    assert [d.positions for d in together.values()] == [4, 1, 1]
+
+
+def test_chunks_whose_targets_are_all_ignored():
+    problem, _ = cases.weighted_tanh_mlp()
+    x, y = (torch.cat([batch[i] for batch in problem.batches]) for i in range(2))
+    nothing = (x[:3], torch.full((3,), -100))
+    padded = hs.Problem.of(problem.model, problem.loss.module, [(x, y), nothing])
+    assert torch.allclose(decouple(padded, "2").output_hessian, decouple(problem, "2").output_hessian, rtol=1e-12)
+    assert torch.allclose(decouple(padded, "0").exact.dense(), decouple(problem, "0").exact.dense(), atol=1e-15)
+
+
 @pytest.mark.parametrize("case", [lambda: cases.convolutions()[0], lambda: cases.convolutions(nn.Tanh)[0]])
 def test_reductions_over_positions(case):
     """The three forms from the dense M of every example, P m x P m."""

@@ -21,12 +21,15 @@ def gauss_newton_columns(tapped: Tapped, owners: Sequence[Tensor | None]) -> Ite
     """
     rows = tapped.terms
     assert isinstance(rows, Rows)
-    ranks = [torch.zeros(len(rows.f), dtype=torch.long) if o is None else _ranks(o) for o in owners]
-    rank = torch.stack(ranks).amax(0)
-    for turn in range(int(rank.max()) + 1 if len(rank) else 0):
-        mine = (rank == turn).to(rows.f)[:, None]
+    if not len(rows.f):  # every target of the chunk is ignored
+        return
+    ranks = torch.stack([torch.zeros(len(rows.f), dtype=torch.long) if o is None else _ranks(o) for o in owners])
+    # Rows with the same rank in every layer belong to different units of each.
+    turns, turn = torch.unique(ranks, dim=1, return_inverse=True)
+    for index in range(turns.shape[1]):
+        mine = (turn == index).to(rows.f)[:, None]
         for column in loss_columns(rows):
-            yield tapped.pull(rows.f, column if turn == 0 and bool(mine.all()) else column * mine)
+            yield tapped.pull(rows.f, column if turns.shape[1] == 1 else column * mine)
 
 
 def loss_columns(rows: Rows) -> Iterator[Tensor]:

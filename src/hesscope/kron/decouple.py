@@ -59,8 +59,8 @@ class Decoupling:
     @property
     def operator(self) -> Kronecker:
         """E[M] ⊗ E[x xᵀ] in the problem's dtype, on its device; symmetric."""
-        to = {"dtype": self.problem.dtype, "device": self.problem.device}
-        return Kronecker(self.output_hessian.to(**to), self.input_autocorrelation.to(**to))  # type: ignore[call-overload]
+        device, dtype = self.problem.device, self.problem.dtype
+        return Kronecker(self.output_hessian.to(device, dtype), self.input_autocorrelation.to(device, dtype))
 
     @cached_property
     def exact(self) -> LayerHessian:

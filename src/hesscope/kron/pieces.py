@@ -90,8 +90,10 @@ class Pieces:
             size = seen.z.element_size()
             if plan.gauss_newton:
                 assert isinstance(rows, Rows)
-                turns = 1 if plan.in_order else -(-len(rows.f) // units)
-                total += turns * rows.columns() * seen.z.numel() * size
+                columns = rows.columns() * (1 if plan.in_order else -(-len(rows.f) // units))
+                total += columns * seen.z.numel() * size
+                if columns < positions:  # then per-example gradients are held instead
+                    total += columns * units * plan.layer.size * size
             else:
                 total += units * (positions * m) ** 2 * size
             total += units * positions * plan.layer.inputs * plan.layer.groups * size

@@ -118,7 +118,7 @@ def _check_own_weight(problem: Problem, batch: Any, layer: Layer) -> None:
 def _independent(problem: Problem, batch: Any, layer: Layer, flat: bool) -> bool:
     """Whether shifting half of the units leaves the slopes of the others as they were."""
     before = tap(problem, batch, [layer], [flat])
-    units = torch.arange(len(before.seen[0].z))
+    units = torch.arange(len(before.seen[0].z), device=before.seen[0].z.device)
     chosen = units % 2 == 1 if not flat else _noise(units.double(), "half") > 0
     for half in (chosen, ~chosen):
         shift = _noise(before.seen[0].z, "shift") * before.seen[0].z.std().clamp_min(1e-3) * half[:, None, None]
