@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -100,17 +102,32 @@ def test_attention_and_tokens() -> None:
     assert close(dense_hessian(p), double_backward(p))
 
 
-def test_examples_that_see_each_other_are_not_structured() -> None:
+@pytest.mark.parametrize("mix", [lambda h: h - h.mean(0), lambda h: h + 0.1 * h.roll(8, 0)])
+def test_examples_that_see_each_other_are_not_structured(mix: Any) -> None:
     class Mixing(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = nn.Linear(6, 5), nn.Linear(5, 4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            h = torch.tanh(self.first(x))
-            return self.second(h - h.mean(0))
+            return self.second(mix(torch.tanh(self.first(x))))
 
     p = Problem.of(seeded(Mixing()), "cross_entropy", data("cross_entropy"), batch_size=100)
+    assert Structure.of(p).layers == ()
+    assert close(dense_hessian(p), double_backward(p))
+
+
+def test_weights_used_outside_their_module_are_not_structured() -> None:
+    class Borrowed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 5, bias=False), nn.Linear(5, 4, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = torch.tanh(self.first(x))
+            return self.second(h) + (h @ self.second.weight.T).square()
+
+    p = Problem.of(seeded(Borrowed()), "cross_entropy", data("cross_entropy"), batch_size=100)
     assert Structure.of(p).layers == ()
     assert close(dense_hessian(p), double_backward(p))
 

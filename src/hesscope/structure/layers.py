@@ -89,7 +89,7 @@ class Structure:
         else:
             found = [layer for layer in found if dims[layer.name] == [2]]
         structure = Structure(problem, tuple(found), output and bool(found))
-        if not found or not structure._examples_are_apart(batch):
+        if not found or not structure._fits(batch):
             return none
         taken = {name for layer in found for name in (layer.weight, layer.bias)}
         return Structure(
@@ -139,24 +139,43 @@ class Structure:
             parts.append(torch.cat(columns, 1).reshape(-1))
         return torch.cat(parts)
 
-    def _examples_are_apart(self, batch: Any) -> bool:
-        """Whether a change in the even examples leaves the slopes of the odd ones alone, in every layer."""
-        watched = self.watch(batch)
-        f = watched.rows.f
-        if not f.requires_grad or any(len(shift) != len(watched.shifts[0]) for shift in watched.shifts):
+    def _fits(self, batch: Any) -> bool:
+        """Whether examples do not see each other and the layers' weights act nowhere else, tried on a few examples."""
+        seen = self.watch(batch)
+        if not seen.rows.f.requires_grad or any(len(shift) != len(seen.shifts[0]) for shift in seen.shifts):
             return False
-        slopes = torch.autograd.grad(f, watched.shifts, watched.rows.differentiable_slope(), create_graph=True)
-        generator = torch.Generator().manual_seed(0)
-        for slope in slopes:
-            if not slope.requires_grad:
-                continue
-            probe = torch.rand(slope.shape, generator=generator, dtype=torch.float64).to(slope)
-            flat = probe.view(-1, slope.shape[-1])
-            flat[1::2] = 0
-            moved = torch.autograd.grad(slope, watched.shifts, probe, retain_graph=True, allow_unused=True)
-            if any(m is not None and bool(m.reshape(-1, m.shape[-1])[1::2].any()) for m in moved):
-                return False
+        slopes = torch.autograd.grad(seen.rows.f, seen.shifts, seen.rows.differentiable_slope(), create_graph=True)
+        return self._gradient_is_outer(batch, seen, slopes) and _examples_are_apart(seen, slopes)
+
+    def _gradient_is_outer(self, batch: Any, seen: Watched, slopes: tuple[Tensor, ...]) -> bool:
+        """∂ℓ/∂W = Σ_n δ_n x̃_nᵀ: fails where a weight is also used outside its module."""
+        problem = self.problem
+        leaves = problem.leaves()
+        gradient = dict(zip(leaves, problem.batch_gradient(batch, leaves, create_graph=False), strict=True))
+        for layer, x, slope in zip(self.layers, seen.inputs, slopes, strict=True):
+            delta = slope.detach().reshape(-1, layer.outputs)
+            outer = delta.T @ x.detach().reshape(-1, layer.inputs)
+            for name, mine in ((layer.weight, outer), (layer.bias, delta.sum(0))):
+                theirs = gradient[name] if name else None
+                if theirs is not None and float((theirs - mine).norm()) > 1e-3 * float(mine.norm()):
+                    return False
         return True
+
+
+def _examples_are_apart(seen: Watched, slopes: tuple[Tensor, ...]) -> bool:
+    """Whether a change in a random half of the examples leaves the slopes of the others alone, in every layer."""
+    generator = torch.Generator().manual_seed(0)
+    for slope in slopes:
+        if not slope.requires_grad:
+            continue
+        flat = slope.reshape(-1, slope.shape[-1])
+        still = torch.rand(len(flat), generator=generator) < 0.5
+        probe = torch.rand(flat.shape, generator=generator, dtype=torch.float64).to(slope)
+        probe[still] = 0
+        moved = torch.autograd.grad(flat, seen.shifts, probe, retain_graph=True, allow_unused=True)
+        if any(m is not None and bool(m.reshape(-1, m.shape[-1])[still].any()) for m in moved):
+            return False
+    return True
 
 
 def linear_layer(problem: Problem, name: str) -> LinearLayer:
