@@ -78,8 +78,10 @@ def _exported(package: str) -> list[str]:
     names = []
     for node in ast.walk(ast.parse((SOURCE / package / "__init__.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            names += [alias.asname or alias.name for alias in node.names]
-    return sorted(name for name in names if not name.startswith("_"))
+            # In full, because some functions have the name of their module.
+            home = f"{node.module}." if node.module else ""
+            names += [f"{home}{alias.name}" for alias in node.names if not alias.name.startswith("_")]
+    return sorted(names, key=lambda name: name.rpartition(".")[2].lower())
 
 
 def _title(path: Path) -> str:

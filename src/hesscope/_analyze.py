@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from . import _survey as survey
+from ._version import __version__
 from .curvature import GaussNewton, Hessian, Problem
 from .curvature.loss import RowLoss
 from .errors import refuse
@@ -257,8 +258,10 @@ def _data(problem: Problem) -> str:
 
 
 def _fingerprint(problem: Problem, config: AnalyzeConfig, checkpoints: Mapping[str, Problem] | None) -> str:
-    """What must agree for a stopped run to go on: settings, parameters to the bit, the loss, the checkpoints' names."""
-    digest = hashlib.sha256(repr((config, problem.space, problem.loss_value(), list(checkpoints or ()))).encode())
+    """What must agree for a stopped run to go on: version, settings, parameters to the bit, loss, checkpoints' names."""
+    digest = hashlib.sha256(
+        repr((__version__, config, problem.space, problem.loss_value(), list(checkpoints or ()))).encode()
+    )
     for tensor in problem.parameters.values():
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
