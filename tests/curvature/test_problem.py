@@ -146,6 +146,21 @@ def test_nothing_of_the_model_is_changed() -> None:
     assert torch.allclose(frozen, hessian(model.eval(), "cross_entropy", (X, Y)), atol=1e-7)
 
 
+def test_a_module_used_under_two_names_keeps_its_parameters() -> None:
+    shared = nn.Linear(3, 3)
+    model = nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(3, 2))
+    own = {name: id(p) for name, p in model.named_parameters()}
+    H = hs.Hessian(hs.Problem.of(model, "cross_entropy", (X, Y)))
+    assert {name: id(p) for name, p in model.named_parameters()} == own
+    assert all(p.requires_grad for p in model.parameters())
+    assert H.shape == (20, 20)
+    weights = list(model.parameters())
+    gradient = torch.autograd.grad(F.cross_entropy(model(X), Y), weights, create_graph=True)
+    flat = torch.cat([g.reshape(-1) for g in gradient])
+    rows = torch.autograd.grad(flat, weights, torch.eye(20), is_grads_batched=True)
+    assert torch.allclose(H.dense(), torch.cat([r.reshape(20, -1) for r in rows], 1), atol=1e-6)
+
+
 class Noisy(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -157,8 +157,8 @@ def test_comparison_and_nearest_product_against_dense_matrices(case, layer):
     singular = torch.linalg.svdvals(h.view(m, n, m, n).permute(0, 2, 1, 3).reshape(m * m, n * n))
     best = float((h.norm() ** 2 - singular[0] ** 2).sqrt() / h.norm())
     assert errors.names[-1] == "nearest"
-    assert errors.frobenius[-1] == pytest.approx(best, rel=1e-7)
-    assert errors.nearest_residual <= 1e-6
+    assert errors.frobenius[-1] == pytest.approx(best, rel=1e-6)
+    assert errors.nearest_residual <= 1e-4
     assert (errors.frobenius[:-1] >= best * (1 - 1e-9)).all()
     assert len(errors.names) == (2 if d.positions == 1 else 4)
 
@@ -168,7 +168,7 @@ def test_nearest_product_of_a_product_is_that_product():
     with torch.no_grad():
         problem = problem.at({"fc3.weight": torch.zeros(4, 6), "fc3.bias": torch.zeros(4)})
     d = decouple(problem, "fc3")
-    best = nearest_kronecker(d.exact, torch.eye(4))
+    best = nearest_kronecker(d.exact, torch.eye(4), tol=1e-9)
     assert torch.allclose(torch.kron(best.left, best.right), d.exact.dense(), rtol=1e-9, atol=1e-14)
 
 

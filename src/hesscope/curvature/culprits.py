@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..rng import Rng
 from .differences import best_agreement
 from .problem import Problem
+from .swap import call_at
 
 TOLERANCE = 1e-4
 
@@ -70,7 +70,7 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
             given[place] = value
         changed = dict(zip(weights, values[len(inputs) :], strict=True))
         with sdpa_kernel(SDPBackend.MATH):
-            output = functional_call(module, {**state, **changed}, tuple(given), kwargs)
+            output = call_at(module, {**state, **changed}, tuple(given), kwargs)
         tensors = [t for t in (output if isinstance(output, tuple | list) else [output]) if isinstance(t, Tensor)]
         # A cubic projection: its slope depends on the output, so that every part of the second derivative shows.
         total = sum(

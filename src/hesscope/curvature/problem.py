@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import HesscopeError, refuse
@@ -20,6 +19,7 @@ from .guards import eval_mode, explain_forward_error, random_state_kept, refuse_
 from .loss import RowLoss, parse
 from .memory import Ledger, parse_bytes
 from .rows import Rows
+from .swap import call_at
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 _TARGET_KEYS = ("labels", "label", "targets", "target", "y")
@@ -167,7 +167,7 @@ class Problem:
         batch = to_device(batch, self.device, self._batch_dtype)
         # Fused attention kernels have no second derivative; the math kernel has.
         with eval_mode(self.model, self.freeze), sdpa_kernel(SDPBackend.MATH):
-            result: Rows | Summed = functional_call(self._runner, state, (batch,))
+            result: Rows | Summed = call_at(self._runner, state, (batch,))
         return result
 
     @cached_property

@@ -60,8 +60,9 @@ def compare(d: Decoupling, k: int, tol: float) -> Comparison:
     true = eigenpairs(op, k=k, tol=tol)
     values, vectors = d.eigenpairs(k)
     kron = d.operator
-    distances = Distances(op, true.vectors)
-    fro, fro_stderr = distances.relative(kron)
+    op.memo.setdefault("norm", _norm(op, true.values))
+    op.memo.setdefault("distances", Distances(op, true.vectors))
+    fro, fro_stderr = op.memo["distances"].relative(kron)
     return Comparison(
         d.layer,
         d.curvature,
@@ -70,7 +71,7 @@ def compare(d: Decoupling, k: int, tol: float) -> Comparison:
         values.numpy(),
         true.residuals,
         nested_overlaps(true.vectors.cpu(), vectors),
-        _spectral_error(op, kron, fro, _norm(op, true.values)),
+        _spectral_error(op, kron, fro, op.memo["norm"]),
         fro,
         fro_stderr,
         true.vectors,
@@ -81,9 +82,10 @@ def compare(d: Decoupling, k: int, tol: float) -> Comparison:
 def kronecker_errors(d: Decoupling) -> KroneckerErrors:
     """Relative errors of expand (33), reduce, K-FAC reduce and the nearest Kronecker product."""
     op = d.exact
-    top = eigenpairs(op, k=min(20, op.shape[0]), tol=1e-3)
-    norm = _norm(op, top.values)
-    distances = Distances(op, top.vectors)
+    if "distances" not in op.memo:
+        top = eigenpairs(op, k=min(20, op.shape[0]), tol=1e-3)
+        op.memo.update(norm=_norm(op, top.values), distances=Distances(op, top.vectors))
+    norm, distances = op.memo["norm"], op.memo["distances"]
     kinds: tuple[Reduction, ...] = ("expand",) if d.positions == 1 else ("expand", "reduce", "kfac_reduce")
     forms: dict[str, Kronecker] = {kind: d.with_reduction(kind).operator for kind in kinds}
     best = nearest_kronecker(op, d.output_hessian)

@@ -41,6 +41,7 @@ class LayerHessian(LinearOperator):
         self._kept: list[FullForm] = []
         self._built = False
         self._everything_kept = False
+        self.memo: dict[str, Any] = {}  # what other functions found out about it, so that they need not again
 
     @property
     def curvature(self) -> str:

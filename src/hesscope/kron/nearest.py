@@ -22,11 +22,12 @@ class NearestKronecker:
 
 
 def nearest_kronecker(
-    op: LayerHessian, guess: Tensor, tol: float = 1e-6, max_iterations: int = 200
+    op: LayerHessian, guess: Tensor, tol: float = 1e-4, max_iterations: int = 200
 ) -> NearestKronecker:
     """The top singular pair of the rearranged Hessian Σ vec(M_ts) vec(x_t x_sᵀ)ᵀ, by power iteration from a guess of A.
 
-    Each iteration costs about one product with the Hessian. E[M] is a good guess.
+    Each iteration costs about one product with the Hessian. E[M] is a good guess. The error of
+    σ is of the order of the squared residual, so `tol` need not be small.
     """
     a = guess.double() / torch.linalg.matrix_norm(guess.double())
     for step in range(1, max_iterations + 1):

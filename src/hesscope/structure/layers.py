@@ -84,10 +84,10 @@ class Structure:
         if not found:
             return none
         output = Structure(problem, (found[-1],), False).watch(batch).ends
-        if output and dims[found[-1].name] != [2]:
+        if output and dims[found[-1].name][0] != 2:
             found = found[-1:]  # tokens are rows for the loss, but not for hidden layers
         else:
-            found = [layer for layer in found if dims[layer.name] == [2]]
+            found = [layer for layer in found if dims[layer.name][0] == 2]
         structure = Structure(problem, tuple(found), output and bool(found))
         if not found or not structure._fits(batch):
             return none
