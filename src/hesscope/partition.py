@@ -40,13 +40,13 @@ class Partition:
         if kind not in get_args(Kind):
             refuse(f"a partition must be one of {', '.join(get_args(Kind))}", f"{kind!r}", "Or use Partition.of.")
         space, model = problem.space, problem.model
-        last = _output_layer(space) if kind == "class" else ""
+        last = _output_layer(space, model) if kind == "class" else None
         heads = _head_slices(space, model) if kind == "head" else {}
         numbers: dict[str, int] = {}
         layers: list[str] = []
         labels = torch.empty(space.size, dtype=torch.int64)
         for (name, place), shape in zip(space.slices(), space.shapes, strict=True):
-            layer = name.rpartition(".")[0] or name
+            layer = _layer_of(model, name)
             rows = (kind == "neuron" and _has_rows(model, name)) or (kind == "class" and layer == last)
             if kind == "tensor":
                 parts, owner = [name], torch.zeros(shape, dtype=torch.int64)
@@ -120,17 +120,25 @@ def _along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
 
 def _has_rows(model: nn.Module, name: str) -> bool:
     """Whether the first dimension of a tensor counts neurons, channels or tokens."""
-    module = model.get_submodule(name.rpartition(".")[0])
+    return _counts_rows(model.get_submodule(name.rpartition(".")[0]))
+
+
+def _counts_rows(module: nn.Module) -> bool:
     own = isinstance(module, nn.Linear | nn.Embedding | nn.modules.conv._ConvNd)
     return own and not getattr(module, "transposed", False)
 
 
-def _output_layer(space: ParameterSpace) -> str:
+def _layer_of(model: nn.Module, name: str) -> str:
+    """The module that owns a tensor; a model that is one layer is called after its class, loose tensors after themselves."""
+    return name.rpartition(".")[0] or (type(model).__name__ if _counts_rows(model) else name)
+
+
+def _output_layer(space: ParameterSpace, model: nn.Module) -> str:
     """The layer of the last matrix: its rows are the classes."""
     matrices = [name for name, shape in zip(space.names, space.shapes, strict=True) if len(shape) == 2]
     if not matrices:
         refuse('a partition by "class" needs an output matrix', "no matrix", "Select the output layer's weight.")
-    return matrices[-1].rpartition(".")[0] or matrices[-1]
+    return _layer_of(model, matrices[-1])
 
 
 def _head_slices(space: ParameterSpace, model: nn.Module) -> dict[str, tuple[list[str], Tensor]]:

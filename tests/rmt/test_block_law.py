@@ -54,6 +54,11 @@ def test_density_integrates_to_one_between_the_edges():
     assert mass == pytest.approx(1.0, abs=1e-4)
 
 
+def test_density_is_nowhere_negative():
+    law = block_law.linear_cross_entropy(1.0, 1000, "off_diagonal")
+    assert law.density(np.linspace(*law.edges, 200)).min() == 0
+
+
 def test_hidden_blocks_have_the_predicted_spectrum():
     d = n = 500
     hidden, classes = 4, 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from time import process_time
 
 import numpy as np
 import pytest
@@ -190,6 +191,16 @@ def test_overlap_moments_equal_their_integrals(r):
     kernel = np.exp(r * np.multiply.outer(x, x) - 0.5 * (x**2)[:, None] - 0.5 * x**2) / (2 * np.pi)
     for k, moment in enumerate(overlap_moments(r)):
         assert moment == pytest.approx((w * x**k) @ kernel @ (w * x**k), rel=1e-10)
+
+
+@pytest.mark.parametrize("hidden", [3, 8])
+def test_a_hundred_thousand_classes_take_seconds(hidden):
+    began = process_time()
+    limits = (block_limits.hidden_cross_entropy(1.0, 10**5, hidden), block_limits.output_cross_entropy(10**5, hidden))
+    assert process_time() - began < 20
+    for limit in limits:
+        for value, error in (limit.diagonal, limit.off_diagonal, limit.ratio):
+            assert error < 0.005 * value
 
 
 def test_large_class_limits_are_reached():

@@ -16,7 +16,7 @@ from hesscope.errors import InputError
 from hesscope.partition import Partition
 from hesscope.result import Result
 from hesscope.rng import Rng
-from hesscope.structure import BlockNorms, block_norms, output_block_norms
+from hesscope.structure import BlockNorms, block_norms, dense_hessian, output_block_norms
 from hesscope.structure import norms as norms_module
 from hesscope.structure.gram import PairNorms
 from structure.networks import convolutional, data, language, mlp, problem
@@ -135,13 +135,22 @@ def test_too_many_columns_are_sampled_but_linear_layers_stay_exact(monkeypatch: 
     p = convolutional()
     exact = block_norms(p, "neuron")
     monkeypatch.setattr(norms_module, "_EXACT_COLUMNS", 3)
-    found = block_norms(p, "neuron", probes=8)
+    with pytest.warns(UserWarning, match="20 parameters outside linear layers are estimated, 8 probes"):
+        found = block_norms(p, "neuron", probes=8)
     assert not found.exact
     dense = np.ix_(range(2, 6), range(2, 6))
     np.testing.assert_allclose(found.norms[dense], exact.norms[dense], rtol=1e-9)
     assert (found.stderr[:2] > 0).all()
     assert not found.stderr[dense].any()
     assert (np.abs(found.norms - exact.norms)[:2] <= 4 * found.stderr[:2]).all()
+
+
+def test_a_vocabulary_is_sent_to_what_can_measure_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = problem(mlp(1, 50_257), "cross_entropy", 1, 50_257)
+    monkeypatch.setattr(norms_module, "free_bytes", lambda device: 16 * 10**9)
+    with pytest.raises(InputError, match=r"50257 blocks, 121 GB\. Use output_block_norms"):
+        block_norms(p, "class")
+    assert output_block_norms(p).diagonal.shape == (50_257,)
 
 
 def test_output_norms_equal_the_blocks_of_the_whole_layer() -> None:
@@ -176,6 +185,7 @@ def test_result_is_saved_and_loaded(tmp_path: Any) -> None:
     ("call", "words"),
     [
         (lambda p: block_norms(p, "shape"), "partition must be one of"),
+        (lambda p: dense_hessian(p, "fisher"), "matrix must be"),
         (lambda p: block_norms(p, matrix="fisher"), "matrix must be"),
         (lambda p: block_norms(p, method="guess"), "method must be"),
         (lambda p: block_norms(p, probes=1), "probes must be >= 2"),

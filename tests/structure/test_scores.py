@@ -32,6 +32,15 @@ def test_partition_groups_rows_with_their_bias() -> None:
     assert custom.sizes.tolist() == [50, 9]
 
 
+def test_a_model_that_is_one_layer_keeps_rows_and_biases_together() -> None:
+    p = problem(seeded(nn.Linear(6, 4)), "cross_entropy")
+    assert Partition.by("layer", p).names == ("Linear",)
+    for kind in ("neuron", "class"):
+        found = Partition.by(kind, p)
+        assert found.names == tuple(f"Linear[{k}]" for k in range(4))
+        assert found.indices(1).tolist() == [6, 7, 8, 9, 10, 11, 25]
+
+
 def test_heads_own_rows_before_and_columns_after_attention() -> None:
     p = language()
     heads = Partition.by("head", p)
@@ -142,6 +151,10 @@ def test_course_follows_the_checkpoints() -> None:
     for key, values in found.ratios.items():
         assert values[0] == block_norms(p).layer_ratios[key]
         assert values[1] == block_norms(p.at(later)).layer_ratios[key]
+    assert found.largest_ratio[1] == block_norms(p.at(later)).largest_ratio
+    assert found.circulant[1] == circulant_score(p.at(later)).score
+    one_layer = problem(mlp(6, 4), "cross_entropy")
+    assert np.isnan(structure_course(one_layer, [(0, one_layer.parameters)]).circulant).all()
     with pytest.raises(InputError, match="at least one checkpoint"):
         structure_course(p, [])
 

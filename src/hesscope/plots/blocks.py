@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .block_map import layer_spans, log_norms
-from .style import CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
+from .style import ACCENT, CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
 
 
 def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", floor: float = 0.0) -> Any:
@@ -86,16 +86,20 @@ def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str
 
 
 def course_figure(course: Any, title: str = "") -> Any:
-    """Ratios of each layer, the share of ‖H‖² in diagonal blocks and the loss over training steps."""
+    """Ratios of each layer, the share of ‖H‖² in diagonal blocks, the stripes of H_wv and the loss over training steps."""
     figure, (left, right) = new_figure(1, 2, width=4.6, height=3.4)
     for (layer, values), ink in zip(course.ratios.items(), CYCLE, strict=False):
         left.plot(course.steps, values, "o-", color=ink, label=f"layer {layer}")
     left.set(xlabel="training step", ylabel="off-diagonal / diagonal norm", title=title, ylim=(0, None))
     left.legend(fontsize=8)
     right.plot(course.steps, course.diagonal_share, "o-", color=MEASURED, label="share of ‖H‖² in diagonal blocks")
-    right.set(xlabel="training step", ylim=(0, 1.02))
+    if np.isfinite(course.circulant).any():
+        right.plot(course.steps, course.circulant, "^-", color=ACCENT, label="circulant score of H_wv")
+    right.set(xlabel="training step", ylabel="share or score", ylim=(min(0.0, np.nanmin([0, *course.circulant])), 1.02))
     loss = right.twinx()
     loss.plot(course.steps, course.loss, "s--", color=THEORY, label="loss")
     loss.set_ylabel("loss", color=THEORY)
-    right.legend(fontsize=8, loc="lower right")
+    loss.grid(False)
+    handles = [*right.get_lines(), *loss.get_lines()]
+    right.legend(handles=handles, fontsize=8, loc="best")
     return figure

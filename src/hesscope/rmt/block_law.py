@@ -90,6 +90,10 @@ def hidden_mse(ratio: float, output_weights: ArrayLike, first: int, second: int)
 class _OneSided(GeneralisedMarchenkoPastur):
     """A law on one side of zero whose bulk reaches its own atom at zero (γ > 1), where the two cannot be told apart."""
 
+    def density(self, x: ArrayLike, width: float = 0.0) -> Array:
+        # Far tails lie below rounding, which the contour leaves with either sign.
+        return np.maximum(super().density(x, width), 0.0)
+
     def cdf(self, x: ArrayLike) -> Array:
         points = np.asarray(x, dtype=np.float64)
         out = super().cdf(points)

@@ -10,23 +10,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..curvature import Problem
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..partition import Kind, Partition, as_partition
 from ..result import Result
 from .activations import Matrix
 from .norms import BlockNorms, block_norms
+from .stripes import circulant_score
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Course(Result):
-    """Scores at each checkpoint: `ratios[layer]`, `diagonal_share` and `loss` are arrays over `steps`."""
+    """Scores at each checkpoint, as arrays over `steps`; `snapshots` holds the norms they come from.
+
+    `ratios[layer]` is the mean ratio of a layer, `largest_ratio` that of its worst pair, `circulant` the score of
+    Finding 2 (NaN for networks without two linear layers in a row).
+    """
 
     steps: Array
     loss: Array
     diagonal_share: Array
     ratios: dict[str, Array]
+    largest_ratio: Array
+    circulant: Array
     snapshots: tuple[BlockNorms, ...]
 
 
@@ -38,14 +45,29 @@ def structure_course(
 ) -> Course:
     """Block norms and their scores at each (step, parameters by name), on the data of `problem`."""
     chosen = as_partition(partition, problem)
-    steps, losses, found = [], [], []
+    steps, losses, found, circulant = [], [], [], []
     for step, parameters in checkpoints:
         here = problem.at(parameters)
         steps.append(float(step))
         losses.append(here.loss_value())
         found.append(block_norms(here, chosen, matrix))
+        circulant.append(_circulant(here))
     if not found:
         refuse("a course needs at least one checkpoint", "none", "Pass pairs (step, {name: tensor}).")
     ratios = {key: np.array([norms.layer_ratios[key] for norms in found]) for key in found[0].layer_ratios}
-    share = np.array([norms.diagonal_share for norms in found])
-    return Course(np.array(steps), np.array(losses), share, ratios, tuple(found))
+    return Course(
+        np.array(steps),
+        np.array(losses),
+        np.array([norms.diagonal_share for norms in found]),
+        ratios,
+        np.array([norms.largest_ratio for norms in found]),
+        np.array(circulant),
+        tuple(found),
+    )
+
+
+def _circulant(problem: Problem) -> float:
+    try:
+        return circulant_score(problem).score
+    except InputError:
+        return float("nan")

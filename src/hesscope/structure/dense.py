@@ -17,18 +17,19 @@ def dense_hessian(problem: Problem, matrix: Matrix = "hessian") -> Tensor:
 
     Linear layers that run once per example come from weighted Gram matrices, Σ_n M_n ⊗ x_n x_nᵀ, everything else from
     chunks of products; symmetric halves are computed once. Cost of two linear layers with n₁ and n₂ parameters:
-    2 N n₁ n₂ flops for their block, against about 6 N (n₁ + n₂) per row by double backward. Memory: n² numbers.
+    2 N n₁ n₂ flops for their block, against about 6 N (n₁ + n₂) per row by double backward. Memory: n² numbers, thrice that with biases.
     `matrix="gauss_newton"` gives the Gauss-Newton matrix instead. See docs/theory/blocks_measured.md.
     """
+    stream = Stream(problem, matrix)
     n = problem.space.size
-    size = n * n * torch.finfo(problem.dtype).bits // 8
+    # Biases and other tensors come in another order than they are streamed: sorting holds the matrix three times.
+    size = n * n * torch.finfo(problem.dtype).bits // 8 * (1 if stream.natural else 3)
     if size > free_bytes(problem.device):
         refuse(
             "a dense Hessian must fit in memory",
             f"{n} parameters, {size / 1e9:.1f} GB",
             "Use block_norms or heat_map, which stream it, or problem.select(...).",
         )
-    stream = Stream(problem, matrix)
     out = torch.zeros(n, n, dtype=problem.dtype, device=problem.device)
     for tile in stream:
         a, b = tile.start, tile.start + tile.values.shape[0]

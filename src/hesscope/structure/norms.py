@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.memory import free_bytes
 from ..errors import refuse
 from ..partition import Kind, Partition, as_partition
 from ..result import Result
@@ -98,15 +100,15 @@ def block_norms(
 
     Linear layers that run once per example cost sᵀ (K ∘ K') s per pair of neurons and no product with a weight. What is
     left is streamed, one product per parameter, up to 4000 parameters ("auto"); beyond, each remaining block costs
-    `probes` products, ‖H_IJ‖² = E‖H_IJ z‖², and its norms carry a standard error.
+    `probes` products, ‖H_IJ‖² = E‖H_IJ z‖², its norms carry a standard error, and a warning says so. Memory: B²
+    numbers for B blocks; `output_block_norms` does without for a vocabulary.
     """
-    if matrix not in ("hessian", "gauss_newton"):
-        refuse("matrix must be 'hessian' or 'gauss_newton'", f"{matrix!r}", "")
     if method not in ("auto", "exact", "stochastic"):
         refuse("method must be 'auto', 'exact' or 'stochastic'", f"{method!r}", "Leave it at 'auto'.")
     if probes < 2:
         refuse("probes must be >= 2 for a standard error", f"{probes}", "16 gives about 10 % on a norm.")
     chosen = as_partition(partition, problem)
+    _refuse_too_many(chosen.count)
     stream = Stream(problem, matrix, structured=method != "stochastic")
     work = _Squares(chosen, stream)
     columns = stream.unstructured
@@ -118,6 +120,12 @@ def block_norms(
             stream = Stream(problem, matrix, structured=False)
             work = _Squares(chosen, stream)
             sampled = torch.arange(chosen.count)
+        if method == "auto":
+            warnings.warn(
+                f"block norms that touch {columns} parameters outside linear layers are estimated, {probes} probes per "
+                "block; see `stderr`. method='exact' takes a product per parameter; method='stochastic' asks for this.",
+                stacklevel=2,
+            )
         work.total, variance, stream.products = sampled_squares(problem, chosen, sampled, matrix, probes, rng)
     else:
         for tile in stream.other_tiles():
@@ -136,6 +144,17 @@ def block_norms(
         not bool(variance.any()),
         stream.products,
     )
+
+
+def _refuse_too_many(blocks: int) -> None:
+    """Sums, their mirror images, norms and errors hold about six B x B arrays of float64 at once."""
+    size = 6 * 8 * blocks**2
+    if size > free_bytes(torch.device("cpu")):
+        refuse(
+            "the norms of all pairs of blocks must fit in memory",
+            f"{blocks} blocks, {size / 1e9:.0f} GB",
+            "Use output_block_norms for a vocabulary, a coarser partition, or problem.select(...).",
+        )
 
 
 class _Squares:

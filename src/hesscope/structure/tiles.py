@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from .activations import Activations, Matrix, NeuronRows
+from .activations import Activations, Matrix, NeuronRows, check_matrix
 from .gram import nonzero_entries
 from .layers import Structure
 from .output import DiagonalCurvature, SoftmaxCurvature
@@ -31,6 +31,7 @@ class Stream:
     """Tiles that cover the upper triangle; `order` holds the flat position of each streamed row and column."""
 
     def __init__(self, problem: Problem, matrix: Matrix = "hessian", structured: bool = True) -> None:
+        check_matrix(matrix)
         self.problem, self.matrix = problem, matrix
         none = Structure(problem, (), False, problem.space.names)
         self.structure = Structure.of(problem) if structured else none
@@ -61,9 +62,7 @@ class Stream:
 
     def layer_tiles(self, seen: Activations) -> Iterator[Tile]:
         """The rows of the structured layers, neuron by neuron, from weighted Gram matrices."""
-        start = sum(
-            self.problem.space.slice_of(n).stop - self.problem.space.slice_of(n).start for n in self.structure.others
-        )
+        start = self.unstructured
         scale = self.problem.scale
         for p in seen.hidden:
             width = self.structure.layers[p].width

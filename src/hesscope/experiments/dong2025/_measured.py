@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -83,6 +84,12 @@ def train(
         optimizer.step()
         schedule.step()
     return kept
+
+
+def mean_squares(norms: Any) -> Any:
+    """The mean squares of diagonal and of off-diagonal norms."""
+    off = ~np.eye(len(norms), dtype=bool)
+    return np.array([np.mean(np.diagonal(norms) ** 2), np.mean(norms[off] ** 2)])
 
 
 def claim(statement: str, figure: str, expected: str, got: str, holds: bool) -> Claim:

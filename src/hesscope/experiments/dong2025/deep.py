@@ -12,7 +12,7 @@ from ...plots.style import SEQUENTIAL, new_figure
 from ...rng import Rng
 from ...structure import block_norms
 from ..base import Claim, Experiment, Outcome
-from ._measured import below, claim, network, outcome, problem_of
+from ._measured import below, claim, mean_squares, network, outcome, problem_of
 
 WIDTHS = ("d", "h1", "h2", "h3", "C")
 LAYERS = ("fc1", "fc2", "fc3", "fc4")
@@ -56,9 +56,7 @@ def _ratios(config: Config, widths: list[int]) -> Any:
         y = torch.randint(0, widths[-1], (config.examples,), generator=rng.child("labels").torch())
         problem = problem_of(network(tuple(widths), rng), "CE", x, y, widths[-1])
         for k, layer in enumerate(LAYERS):
-            square = block_norms(problem.select(f"{layer}.weight")).norms ** 2
-            on, count = np.trace(square), len(square)
-            squares[:, k] += on / count, (square.sum() - on) / (count * (count - 1))
+            squares[:, k] += mean_squares(block_norms(problem.select(f"{layer}.weight")).norms)
     return np.sqrt(squares[1] / squares[0])
 
 

@@ -12,7 +12,7 @@ from ...plots.style import CYCLE, new_figure
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ..base import Experiment, Outcome
-from ._measured import Loss, above, below, clustered_data, network, outcome, problem_of
+from ._measured import Loss, above, below, clustered_data, mean_squares, network, outcome, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
 
@@ -49,9 +49,7 @@ def run(config: Config) -> Outcome:
                     x, y = clustered_data(config.examples, classes, clusters, config.inputs, rng)
                     model = network((config.inputs, config.hidden, classes), rng)
                     problem = problem_of(model, loss, x, y, classes)
-                    hidden = block_norms(problem.select("fc1.weight")).norms
-                    on = np.trace(hidden**2) / config.hidden
-                    squares += on, ((hidden**2).sum() / config.hidden - on) / (config.hidden - 1)
+                    squares += mean_squares(block_norms(problem.select("fc1.weight")).norms)
                     if repeat == 0:
                         picture = heat_map(problem, config.pixels, "mean")
                         pictures.append(picture.image)

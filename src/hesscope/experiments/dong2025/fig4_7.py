@@ -13,7 +13,7 @@ from ...rmt import block_limits
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ..base import Claim, Experiment, Outcome
-from ._measured import Loss, below, claim, gaussian_data, network, outcome, problem_of
+from ._measured import Loss, below, claim, gaussian_data, mean_squares, network, outcome, problem_of
 
 CASES: tuple[tuple[str, bool, Loss], ...] = (
     ("linear, MSE", False, "MSE"),
@@ -52,17 +52,10 @@ def run(config: Config) -> Outcome:
                     picture = heat_map(problem, config.pixels, "mean")
                     pictures[str(classes)] = {"image": picture.image, "bounds": picture.bounds}
                 for row, glob in enumerate(("fc1.weight", f"fc{len(widths)}.weight")):
-                    squares[row] += _mean_squares(block_norms(problem.select(glob)).norms)
+                    squares[row] += mean_squares(block_norms(problem.select(glob)).norms)
             ratios[:, k] = np.sqrt(squares[:, 1] / squares[:, 0])
         data[name] = {"ratios": ratios, "pictures": pictures}
     return outcome("fig4_7", config, data, _claims(config, data))
-
-
-def _mean_squares(norms: Any) -> Any:
-    square = norms**2
-    on = np.trace(square)
-    count = len(norms)
-    return np.array([on / count, (square.sum() - on) / (count * (count - 1))])
 
 
 def _claims(config: Config, data: dict[str, Any]) -> list[Claim]:

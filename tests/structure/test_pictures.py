@@ -1,0 +1,55 @@
+"""Pictures show the numbers they are given, on labelled axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from hesscope.plots.blocks import course_figure, heat_figure, layer_bars, norms_figure
+from hesscope.plots.style import new_figure
+from hesscope.structure import block_norms, heat_map, structure_course
+from structure.networks import mlp, problem
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Any:
+    yield
+    plt.close("all")
+
+
+def test_heat_and_norm_maps_show_their_values() -> None:
+    p = problem(mlp(6, 5, 4, bias=True), "cross_entropy")
+    heat = heat_map(p, 20)
+    axis = heat_figure(heat).axes[0]
+    np.testing.assert_allclose(axis.images[0].get_array() ** 2, heat.image, rtol=1e-12)
+    assert [label.get_text() for label in axis.get_yticklabels()] == list(p.space.names)
+    norms = block_norms(p)
+    axis = norms_figure(norms).axes[0]
+    shown = 10.0 ** np.asarray(axis.images[0].get_array())
+    first = norms.norms[:5, :5]
+    np.testing.assert_allclose(shown[:5, :5], first / first.max(), rtol=1e-9)
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "2"]
+
+
+@pytest.mark.parametrize("widths", [(6, 5, 4), (6, 4)])
+def test_course_shows_every_score_there_is(widths: tuple[int, ...]) -> None:
+    p = problem(mlp(*widths), "cross_entropy")
+    later = {name: 2 * value for name, value in p.parameters.items()}
+    course = structure_course(p, [(0, p.parameters), (10, later)])
+    left, right, loss = course_figure(course).axes
+    for line, values in zip(left.get_lines(), course.ratios.values(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), values)
+    assert len(right.get_lines()) == len(widths) - 1
+    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), course.diagonal_share)
+    np.testing.assert_array_equal(loss.get_lines()[0].get_ydata(), course.loss)
+
+
+def test_bars_stand_for_the_layers() -> None:
+    _, axis = new_figure()
+    layer_bars(axis, {"start": {"a": 0.5, "b": 0.25}, "end": {"a": 0.75}})
+    heights = [bar.get_height() for bar in axis.patches]
+    assert heights[:3] == [0.5, 0.25, 0.75]
+    assert np.isnan(heights[3])
