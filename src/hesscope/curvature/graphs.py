@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 _PROBE_EXAMPLES = 32
 _JOINED_BYTES = 500_000_000
 _COLUMNS = 16  # vectors at a time in a batched product
+_ROOM = 16  # vectors at a time in the buffer that makes them contiguous: a cache line of float32
+_STRIP = 4096  # rows of a block that stay in the cache while they are transposed
 
 
 class KeptGraphs:
@@ -98,6 +100,18 @@ def in_pieces(batch: Any, work: Callable[[Any], _T]) -> Iterator[_T]:
         yield from in_pieces(part, work)
 
 
+def in_turn(block: Tensor) -> Iterator[Tensor]:
+    """The rows of `(k, n)`, each contiguous and good until the next: through a small buffer, as fresh pages are slow."""
+    if block.shape[0] == 1 or block.stride(1) == 1:
+        yield from block
+        return
+    room = torch.empty(min(_ROOM, block.shape[0]), block.shape[1], dtype=block.dtype, device=block.device)
+    for few in torch.split(block, _ROOM):
+        for start in range(0, block.shape[1], _STRIP):
+            room[: len(few), start : start + _STRIP] = few[:, start : start + _STRIP]
+        yield from room[: len(few)]
+
+
 class GradientGraphs(KeptGraphs):
     """Σ_batches ∇ℓ as a graph: one backward through it is a Hessian product (double backward).
 
@@ -163,7 +177,7 @@ class GradientGraphs(KeptGraphs):
                     if piece is not None:
                         totals[:, place] += piece.reshape(len(few), -1).to(out.dtype)
             return
-        for index, (vector, total) in enumerate(zip(block, out, strict=True)):
+        for index, (vector, total) in enumerate(zip(in_turn(block), out, strict=True)):
             cotangents = [_shaped(vector[places[n]], of[n], ()) for n in live]
             pulled = _grad(sources, targets, cotangents, keep=keep or index + 1 < len(block))
             for (_, place), piece in zip(rows.slices(), pulled, strict=True):

@@ -31,7 +31,7 @@ class CurvatureOperator(LinearOperator):
         self.symmetric = self.rows == self.columns
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
-        """Σ_batches A[rows, columns] v for vectors as rows `(k, n)`; subclasses define it."""
+        """Σ_batches A[rows, columns] v for vectors as rows `(k, n)`, contiguous or not; subclasses define it."""
         raise AssertionError("operators define _sum_products")
 
     def _restricted(self, rows: ParameterSpace, columns: ParameterSpace) -> CurvatureOperator:
@@ -81,7 +81,7 @@ class CurvatureOperator(LinearOperator):
     def _scaled(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         sharded = self.problem.distributed
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
-        out = self._sum_products(columns, rows, whole.T.contiguous())
+        out = self._sum_products(columns, rows, whole.T)
         out = self.problem.all_sum(out).mul_(self.problem.scale)
         if sharded:
             out = out[:, ShardedLayout.here(rows.size).local]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..space import ParameterSpace
-from .graphs import KeptGraphs, _grad, in_pieces
+from .graphs import KeptGraphs, _grad, in_pieces, in_turn
 from .problem import Problem
 from .rows import Rows
 
@@ -67,7 +67,7 @@ class JacobianGraphs(KeptGraphs):
         """Σ_batches Jᵀ M J v for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         for group in self._groups():
-            for vector, total in zip(block, out, strict=True):
+            for vector, total in zip(in_turn(block), out, strict=True):
                 images = self._push(group, columns, vector)
                 cotangents = [
                     middle(part.rows, image, part.first_row) for part, image in zip(group, images, strict=True)

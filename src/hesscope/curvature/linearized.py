@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.func import functionalize, grad, linearize
 
 from ..space import ParameterSpace
+from .graphs import in_turn
 from .problem import Problem, Summed
 
 
@@ -44,7 +45,7 @@ class LinearizedGradient:
         self.build()
         assert self._product is not None
         out = torch.empty(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
-        for vector, row in zip(block, out, strict=True):
+        for vector, row in zip(in_turn(block), out, strict=True):
             given = dict(zip(columns.names, columns.unpack(vector), strict=True))
             tangents = {
                 name: given[name].to(p.dtype) if name in given else torch.zeros_like(p)
