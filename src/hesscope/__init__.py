@@ -67,11 +67,12 @@ _HOMES = {
     "rng": ("Rng",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = ("closed_form", "errors", "rmt", "testing", "zoo")
+_MODULES = ("closed_form", "errors", "pacbayes", "rmt", "testing", "zoo")
 
 if TYPE_CHECKING:
     from . import closed_form as closed_form
     from . import errors as errors
+    from . import pacbayes as pacbayes
     from . import rmt as rmt
     from . import testing as testing
     from . import zoo as zoo

@@ -1,0 +1,78 @@
+"""The methods of the papers and ours, and how long and how fast they are optimised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import refuse
+
+MethodName = Literal["base", "appr", "iter", "iter_decay", "iter_m", "local"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A posterior's basis and how often it is computed, how noise is drawn, and what is minimised."""
+
+    basis: Literal["standard", "kronecker", "predicted"]
+    refreshed: Literal["never", "regularly", "ever later"] = "never"
+    ours: bool = False  # noise per example, the 0-1 error itself, the inverted bound, variances from curvature
+
+    def refresh_at(self, epoch: int, interval: int) -> bool:
+        """Whether the basis is computed anew before this epoch; "ever later": after η, 2η, 4η, ... epochs."""
+        if epoch == 0 or self.refreshed == "never" or epoch % interval:
+            return False
+        times = epoch // interval
+        return self.refreshed == "regularly" or times & (times - 1) == 0
+
+
+METHODS: dict[str, Method] = {
+    "base": Method("standard"),
+    "appr": Method("kronecker"),
+    "iter": Method("kronecker", "regularly"),
+    "iter_decay": Method("kronecker", "ever later"),
+    "iter_m": Method("predicted", "regularly"),
+    "local": Method("kronecker", "ever later", ours=True),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the posterior is optimised (Adam, cosine schedule) and with which confidence it is certified."""
+
+    epochs: int = 20
+    """Passes over the training data."""
+    batch_size: int = 256
+    """Examples per step."""
+    rate: float = 1e-3
+    """Learning rate of the means."""
+    scale_rate: float = 2e-2
+    """Learning rate of the log standard deviations and of the prior's."""
+    refresh: int = 5
+    """Epochs between computations of the eigenbasis (η of the paper)."""
+    basis_examples: int = 10_000
+    """Examples, drawn at random, that a basis is computed from."""
+    draws: int = 300_000
+    """Weight draws of the final estimate, where every example can have its own."""
+    batch_draws: int = 3_000
+    """Weight draws of the final estimate, where only every batch can."""
+    delta: float = 0.025
+    """Probability that the bound fails by the draw of the data."""
+    delta_mc: float = 0.01
+    """Probability that the Monte-Carlo estimate fails."""
+    precision: float = 100.0
+    """b: how fine the grid of prior variances is."""
+    ceiling: float = 0.1
+    """c: above all prior variances."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("delta", "delta_mc"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                refuse(f"{name} must lie strictly between 0 and 1", f"{value}", "It is a probability of failure.")
+        for name in ("epochs", "batch_size", "refresh", "basis_examples", "draws", "batch_draws"):
+            if getattr(self, name) < 1:
+                refuse(f"{name} must be at least 1", f"{getattr(self, name)}", "See hs.pacbayes.Settings.")
+        if not (self.rate > 0 and self.scale_rate > 0):
+            refuse("learning rates must be positive", f"{self.rate}, {self.scale_rate}", "Try 1e-3 and 2e-2.")
