@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser lint bench docs clean
+.PHONY: demo test browser lint bench docs gallery clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
@@ -21,6 +21,10 @@ lint: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python -m mkdocs build --strict
+
+# The figures of the gallery page, kept in the repository; run after changing an experiment.
+gallery: .venv/installed
+	$(BIN)/python docs/_site/gallery.py
 
 bench: .venv/installed .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks --out docs/benchmarks.md
