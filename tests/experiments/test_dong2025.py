@@ -9,7 +9,7 @@ import pytest
 from hesscope.experiments.registry import find
 from hesscope.result import Result
 
-NAMES = ("fig1", "fig2_3", "fig4_7", "fig10", "fig11_12", "deep", "trained_cnn", "trained_transformer")
+NAMES = ("fig1", "fig2_3", "fig4_7", "fig10", "fig11_12", "deep", "spectra", "trained_cnn", "trained_transformer")
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,17 +12,20 @@ from .block_map import layer_spans, log_norms
 from .style import ACCENT, CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
 
 
-def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", floor: float = 0.0) -> Any:
-    """|H| on a square-root colour scale up to its 99.9 % quantile, tensors outlined; returns the image for a colour bar."""
+def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", names: Sequence[str] = ()) -> Any:
+    """|H| on a square-root colour scale up to its 99.9 % quantile, tensors outlined and, where there is room, named."""
     picture = np.sqrt(np.asarray(image))
-    top = max(float(np.quantile(picture, 0.999)), floor) or 1.0
+    top = float(np.quantile(picture, 0.999)) or 1.0
     axis.grid(False)
     drawn = axis.imshow(picture, cmap=SEQUENTIAL, vmin=0, vmax=top, interpolation="nearest")
     for start in list(bounds)[1:]:
         axis.axhline(start - 0.5, color="white", linewidth=0.6, linestyle=":")
         axis.axvline(start - 0.5, color="white", linewidth=0.6, linestyle=":")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    edges = [*list(bounds), len(picture)]
+    middles = [(a + b) / 2 for a, b in pairwise(edges)] if names else []
+    axis.set_xticks(middles, names, fontsize=8)
+    axis.set_yticks(middles, names, fontsize=8)
+    axis.tick_params(length=0)
     axis.set_title(title, fontsize=10)
     return drawn
 
@@ -53,10 +56,8 @@ def draw_norms(axis: Any, norms: Any, layers: tuple[str, ...], title: str = "", 
 def heat_figure(heat: Any, title: str = "|H|") -> Any:
     """A heat map with its tensors named."""
     figure, axis = new_figure(width=6.0, height=5.2)
-    drawn = draw_heat(axis, heat.image, heat.bounds, title)
-    edges = [*list(heat.bounds), len(heat.image)]
-    middles = [(a + b) / 2 for a, b in pairwise(edges)]
-    axis.set_yticks(middles, heat.names)
+    drawn = draw_heat(axis, heat.image, heat.bounds, title, heat.names)
+    axis.set_xticks([])
     axis.set_xlabel(f"parameter ({heat.size} in all, {heat.reduce} over each pixel)")
     axis.set_ylabel("parameter tensor")
     figure.colorbar(drawn, ax=axis, shrink=0.85).set_label("√|H|")

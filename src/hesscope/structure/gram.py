@@ -66,12 +66,15 @@ def softmax_squares(p: Tensor, x: Tensor) -> Tensor:
     """
     classes = p.shape[1]
     total = torch.zeros(classes, classes, dtype=torch.float64, device=p.device)
-    step = max(64, -(-classes // 4))
+    step = max(64, -(-classes // 8))
     for a in range(x.shape[1]):
         for b in range(a, x.shape[1]):
             live, entry = nonzero_entries(x[:, a] * x[:, b])
             part = p[live]
-            weighted = part * entry[:, None]
+            if bool((entry >= 0).all()):  # behind rectifiers one factor serves as both
+                part = weighted = part * entry.sqrt()[:, None]
+            else:
+                weighted = part * entry[:, None]
             factor = 1.0 if a == b else 2.0
             for start in range(0, classes, step):
                 stop = min(classes, start + step)

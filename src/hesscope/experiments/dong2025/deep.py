@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...plots.style import SEQUENTIAL, new_figure
+from ...plots.style import ACCENT, SEQUENTIAL, new_figure
 from ...rng import Rng
 from ...structure import block_norms
 from ..base import Claim, Experiment, Outcome
@@ -115,16 +115,16 @@ def figures(result: Outcome) -> dict[str, Any]:
             left.text(column, row, f"{table[row, column]:.2f}", ha="center", va="center", color=ink, fontsize=9)
     left.set_xticks(range(5), WIDTHS)
     left.set_yticks(range(4), LAYERS)
-    left.set(xlabel="the one width that grows", ylabel="layer", title="d log ratio / d log width")
+    left.set(xlabel="the one width that grows", ylabel="layer", title="one width grows: d log ratio / d log width")
     figure.colorbar(drawn, ax=left, shrink=0.8).set_label("how fast the ratio falls")
     places = np.arange(3)
     right.bar(places - 0.2, result.data["downstream"], 0.4, label="all downstream widths grow")
     right.bar(places + 0.2, result.data["upstream"], 0.4, label="own and earlier widths grow")
-    right.axhline(-0.5, color="#d9631e", linestyle="--", label="-1/2")
+    right.axhline(-0.5, color=ACCENT, linestyle="--", label="-1/2")
     right.axhline(0, color="black", linewidth=0.8)
     right.set_xticks(places, LAYERS[:3])
-    right.set(ylabel="d log ratio / d log width", title="together")
-    right.legend(fontsize=8)
+    right.set(ylabel="d log ratio / d log width", title="several widths grow together", ylim=(-0.75, 0.45))
+    right.legend(fontsize=8, loc="upper right")
     return {"deep": figure}
 
 

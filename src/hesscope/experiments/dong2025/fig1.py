@@ -73,7 +73,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     figure, axes = new_figure(2, 2, width=4.2, height=3.9)
     for column, loss in enumerate(LOSSES):
         part = result.data[loss]
-        draw_heat(axes[0, column], part["picture"], part["bounds"], f"|H|, {loss} (√ scale)")
+        draw_heat(axes[0, column], part["picture"], part["bounds"], f"|H|, {loss} (√ scale)", ("w", "v"))
         drawn = draw_norms(axes[1, column], part["norms"], part["layers"], f"block norms, {loss}")
         figure.colorbar(drawn, ax=axes[1, column], shrink=0.8).set_label("log₁₀, relative to the layers' largest")
         axes[1, column].set_xlabel("neuron, by layer")

@@ -80,7 +80,7 @@ def figures(result: Outcome) -> dict[str, Any]:
         for row, key in enumerate(("few", "many")):
             part = result.data[loss][key]
             for axis, picture, clusters in zip(axes[row], part["pictures"], part["clusters"], strict=True):
-                draw_heat(axis, picture, part["bounds"], f"C = {result.config[key]}, K = {clusters}")
+                draw_heat(axis, picture, part["bounds"], f"C = {result.config[key]}, K = {clusters}", ("w", "v"))
         figure.suptitle(f"|H| at initialisation, {loss}, K clusters (√ scale)", fontsize=11)
         out[name] = figure
     figure, axis = new_figure(width=5.0, height=3.6)

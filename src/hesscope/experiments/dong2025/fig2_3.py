@@ -131,8 +131,8 @@ def figures(result: Outcome) -> dict[str, Any]:
         part = result.data[loss]
         figure, axes = new_figure(2, 3, width=2.7, height=2.9)
         for axis, picture, step, value in zip(axes.flat, part["pictures"], part["steps"], part["loss"], strict=True):
-            draw_heat(axis, picture, result.data["bounds"], f"step {step:.0f}, loss {value:.3g}")
-        figure.suptitle(f"|Hessian| along training, {loss} (H_ww top left, H_vv bottom right; √ scale)", fontsize=11)
+            draw_heat(axis, picture, result.data["bounds"], f"step {step:.0f}, loss {value:.3g}", ("w", "v"))
+        figure.suptitle(f"|H| along training, {loss}: hidden weights w, output weights v (√ scale)", fontsize=11)
         out[name] = figure
     figure, axes = new_figure(1, 3, width=4.0, height=3.4)
     for loss, ink in zip(LOSSES, CYCLE, strict=False):
@@ -149,7 +149,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     axes[2].set_ylabel("relative to initialisation")
     for axis in axes:
         axis.set_xlabel("share of training")
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, loc="best")
     out["course"] = figure
     return out
 

@@ -103,7 +103,10 @@ def figures(result: Outcome) -> dict[str, Any]:
         figure, axes = new_figure(1, len(classes), width=3.0, height=3.2)
         for axis, count in zip(np.atleast_1d(axes), classes, strict=True):
             picture = result.data[name]["pictures"][str(count)]
-            draw_heat(axis, picture["image"], picture["bounds"], f"{name}, C = {count}")
+            draw_heat(
+                axis, picture["image"], picture["bounds"], f"C = {count}", ("w", "v")[2 - len(picture["bounds"]) :]
+            )
+        figure.suptitle(f"|H| at initialisation: {name} (√ scale)", fontsize=11)
         out[key] = figure
     figure, axis = new_figure(width=5.6, height=4.0)
     shown = ((CASES[1][0], 1, "linear, CE"), (CASES[2][0], 0, "H_ww, MSE"), (CASES[3][0], 0, "H_ww, CE"))

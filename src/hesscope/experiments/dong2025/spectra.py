@@ -1,0 +1,104 @@
+"""Beyond the paper: the limiting spectra of the blocks of a linear model under cross-entropy, beside eigenvalues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...measure import AtomicMeasure
+from ...plots.style import MEASURED, THEORY, new_figure
+from ...rmt import block_law
+from ...rng import Rng
+from ..base import Experiment, Outcome
+from ._limits import softmax
+from ._measured import below, claim, outcome
+
+BLOCKS = ("diagonal", "off_diagonal")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One network per number of classes; the examples are inputs / ratio."""
+
+    ratio: float = 0.5
+    inputs: int = 400
+    classes: tuple[int, ...] = (2, 10, 100)
+    seed: int = 0
+
+
+def run(config: Config) -> Outcome:
+    """Eigenvalues of H_11 and H_12 against Proposition 2, the second with its sign corrected."""
+    data: dict[str, Any] = {}
+    claims = []
+    for classes in config.classes:
+        for block, values in zip(BLOCKS, _eigenvalues(config, classes), strict=True):
+            law = block_law.linear_cross_entropy(config.ratio, classes, block)  # type: ignore[arg-type]
+            points = np.geomspace(np.abs(values).min(), np.abs(values).max(), 301)
+            per_decade = law.density(np.sign(values[0]) * points) * points * np.log(10)
+            data[f"{block} {classes}"] = {"values": values, "points": points, "per_decade": per_decade}
+            both = np.concatenate([values, np.nextafter(values, -np.inf)])
+            gap = float(np.abs(AtomicMeasure.of(values).cdf(both) - law.cdf(both)).max())
+            claims.append(
+                below(
+                    f"C = {classes}, {block.replace('_', '-')} block: the spectrum is the law (largest gap between the "
+                    "distribution functions)",
+                    "Proposition 2",
+                    gap,
+                    0.05,
+                )
+            )
+            if block == "off_diagonal":
+                claims.append(
+                    claim(
+                        f"C = {classes}: off-diagonal blocks are negative, not positive as (56) and (61) have it "
+                        "(largest eigenvalue)",
+                        "Proposition 2, corrected",
+                        "< 0",
+                        f"{values.max():.3g}",
+                        bool(values.max() < 0),
+                    )
+                )
+    return outcome("spectra", config, data, claims)
+
+
+def _eigenvalues(config: Config, classes: int) -> list[NDArray[np.float64]]:
+    d, n = config.inputs, round(config.inputs / config.ratio)
+    generator = Rng(config.seed).child("spectra", classes).numpy()
+    x = generator.standard_normal((d, n))
+    p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d))
+    own, shared = p[:, 0] * (1 - p[:, 0]), -p[:, 0] * p[:, 1]
+    return [np.asarray(np.linalg.eigvalsh((x * g) @ x.T / n), dtype=np.float64) for g in (own, shared)]
+
+
+def figures(result: Outcome) -> dict[str, Any]:
+    """Histograms of the eigenvalues' logarithms with the laws, diagonal blocks above."""
+    classes = result.config["classes"]
+    figure, axes = new_figure(2, len(classes), width=3.4, height=2.8)
+    for row, block in enumerate(BLOCKS):
+        for axis, count in zip(axes[row], classes, strict=True):
+            part = result.data[f"{block} {count}"]
+            logs = np.log10(np.abs(part["values"]))
+            heights, edges = np.histogram(logs, bins=40, density=True)
+            axis.stairs(heights, 10**edges, fill=True, color=MEASURED, alpha=0.5, label="eigenvalues")
+            axis.plot(part["points"], part["per_decade"], color=THEORY, label="law")
+            sign = "" if block == "diagonal" else "-"
+            axis.set(xscale="log", title=f"C = {count}, {block.replace('_', '-')} block", xlabel=f"{sign}eigenvalue")
+            axis.tick_params(axis="x", which="minor", labelbottom=False)
+        axes[row, 0].set_ylabel("share per decade")
+    axes[0, 0].legend(fontsize=8)
+    figure.suptitle(f"Linear model, CE, d / N = {result.config['ratio']:g}: blocks of one network", fontsize=11)
+    return {"spectra": figure}
+
+
+EXPERIMENT = Experiment(
+    name="dong2025.spectra",
+    title="The limiting spectra of single blocks",
+    source="beyond Dong et al. 2025 (Proposition 2)",
+    quick=Config(),
+    paper=Config(inputs=2000, classes=(2, 10, 100, 1000)),
+    run=run,
+    figures=figures,
+)
