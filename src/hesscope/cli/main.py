@@ -13,6 +13,7 @@ from rich.console import Console
 from ..errors import HesscopeError
 from .commands.analyze import Analyze
 from .commands.blocks import Blocks
+from .commands.bound import BoundCommand
 from .commands.check import Check
 from .commands.compare import Compare
 from .commands.decouple import Decouple
@@ -29,6 +30,7 @@ COMMANDS: dict[str, type[Any]] = {
     "spectrum": SpectrumCommand,
     "blocks": Blocks,
     "decouple": Decouple,
+    "bound": BoundCommand,
     "plan": Plan,
     "check": Check,
     "theory": Theory,

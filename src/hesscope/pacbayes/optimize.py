@@ -54,6 +54,7 @@ def optimize(
     except TypeError:
         known = ", ".join(asdict(Settings()))
         refuse("settings must be fields of hs.pacbayes.Settings", f"{sorted(changes)}", f"There are: {known}.")
+    settings.check()
     centre = prior_centre(problem, init)
     sample = Sample(problem)
     run = Run(problem, centre, sample, method, settings, resume)

@@ -62,24 +62,25 @@ class Posterior:
         self.log_prior = self.log_prior.detach().requires_grad_()
         return list(self.mean.values()), list(self.log_scale.values()), self.log_prior
 
-    def divergence(self) -> Tensor:
-        """KL(Q ‖ P), differentiable (`certified_kl` is the one a bound uses)."""
+    def divergence(self, refit: Grid | None = None) -> Tensor:
+        """KL(Q ‖ P), differentiable (`certified_kl` is the one a bound uses).
+
+        With `refit`, λ = mean of s + (w - w₀)² in each group first: the minimum in λ, below the grid's ceiling.
+        """
+        sums = self._sums()
+        if refit is not None:
+            totals = torch.zeros_like(self.log_prior.detach())
+            sizes = torch.zeros_like(totals)
+            for name, (squares, _, size) in sums.items():
+                totals[self.groups[name]] += squares.detach()
+                sizes[self.groups[name]] += size
+            self.log_prior = 0.5 * (totals / sizes).log()
+            self.below_ceiling(refit)
         total = torch.zeros((), dtype=torch.float64)
-        for name, (squares, entropy, size) in self._sums().items():
+        for name, (squares, entropy, size) in sums.items():
             log_variance = 2 * self.log_prior[self.groups[name]]
             total = total + 0.5 * (squares / log_variance.exp() - size + size * log_variance) - entropy
         return total
-
-    def best_prior(self, grid: Grid) -> None:
-        """λ = mean of s + (w - w₀)² in each group: the minimum of the divergence in λ, below the grid's ceiling."""
-        totals = torch.zeros_like(self.log_prior.detach())
-        sizes = torch.zeros_like(totals)
-        with torch.no_grad():
-            for name, (squares, _, size) in self._sums().items():
-                totals[self.groups[name]] += squares
-                sizes[self.groups[name]] += size
-        self.log_prior = 0.5 * (totals / sizes).log()
-        self.below_ceiling(grid)
 
     def below_ceiling(self, grid: Grid) -> None:
         """The continuous surrogate of the union bound is unbounded at the ceiling, so λ stays on the grid's range."""

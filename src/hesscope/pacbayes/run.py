@@ -30,6 +30,7 @@ from .stochastic import StochasticNetwork
 _FIRST_LOG_PRIOR = 0.5 * log(0.02)
 _SLOWEST = 0.02
 _START_EXAMPLES = 4096
+_WORTH_A_SCALE = 10_000  # examples; a prior scale of its own costs each tensor about 12 nats
 
 
 class Run:
@@ -52,7 +53,8 @@ class Run:
         self.history: list[tuple[float, float]] = []
         self.inverted = InvertedBound()
         self.steps = -(-sample.size // settings.batch_size)
-        self.posterior = Posterior(problem.parameters, centre, standard_bases(problem), self.method.ours)
+        own_scales = self.method.ours and sample.size >= _WORTH_A_SCALE
+        self.posterior = Posterior(problem.parameters, centre, standard_bases(problem), own_scales)
         few = sample.take(slice(0, min(_START_EXAMPLES, sample.size)))
         self.network = StochasticNetwork(problem, self.posterior, sample.take(slice(0, min(8, sample.size))))
         if self.method.ours and self.network.last is None:
@@ -110,7 +112,7 @@ class Run:
             {"params": means, "first": self.settings.rate},
             {"params": fast, "first": self.settings.scale_rate},
         ]
-        return torch.optim.Adam(groups, lr=self.settings.rate, betas=(0.9, 0.99))
+        return torch.optim.Adam(groups, lr=self.settings.rate, betas=(0.9, 0.99), fused=True)
 
     def _one_epoch(self, tell: Callable[[int, float], object] | None) -> list[float]:
         order = torch.randperm(self.sample.size, generator=self.rng.child("order", self.epoch).torch())
@@ -127,7 +129,6 @@ class Run:
 
     def _step(self, batch: Any, noise: torch.Generator) -> float:
         if self.method.ours:
-            self.posterior.best_prior(self.grid)
             mean, variance, turn, labels = self.network.last_gaussian(batch, noise)
             error = expected_error(mean, variance, turn, labels, noise)
             objective = self.inverted(error, self._complexity())
@@ -142,8 +143,9 @@ class Run:
         return float(error.detach())
 
     def _complexity(self) -> Tensor:
+        divergence = self.posterior.divergence(refit=self.grid if self.method.ours else None)
         price = self.posterior.union_price(self.grid) + log(self.sample.size / self.settings.delta)
-        return (self.posterior.divergence() + price) / (self.sample.size - 1)
+        return (divergence + price) / (self.sample.size - 1)
 
     def _header(self, centre: Mapping[str, Tensor]) -> dict[str, Any]:
         return {

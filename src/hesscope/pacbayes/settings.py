@@ -66,7 +66,8 @@ class Settings:
     """c: above all prior variances."""
     seed: int = 0
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse what cannot be run (not on creation, so that the command line can say it in one line)."""
         for name in ("delta", "delta_mc"):
             value = getattr(self, name)
             if not 0 < value < 1:
