@@ -21,6 +21,7 @@ NAMES = [
     "fig19",
     "fig21",
     "fig29",
+    "reductions",
     "table6",
     "table8",
     "table9",

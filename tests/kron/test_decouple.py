@@ -157,6 +157,9 @@ def test_comparison_and_nearest_product_against_dense_matrices(case, layer):
     singular = torch.linalg.svdvals(h.view(m, n, m, n).permute(0, 2, 1, 3).reshape(m * m, n * n))
     best = float((h.norm() ** 2 - singular[0] ** 2).sqrt() / h.norm())
     assert errors.names[-1] == "nearest"
+    near = d.nearest().operator.dense()
+    assert float((h - near).norm() / h.norm()) == pytest.approx(best, rel=1e-6)
+    assert d.nearest().eigenpairs(1)[0][0] == pytest.approx(float(torch.linalg.eigvalsh(near)[-1]), rel=1e-9)
     assert errors.frobenius[-1] == pytest.approx(best, rel=1e-6)
     assert errors.nearest_residual <= 1e-4
     assert (errors.frobenius[:-1] >= best * (1 - 1e-9)).all()

@@ -15,7 +15,6 @@ from ..result import Result
 from .decouple import Decoupling, Reduction
 from .frobenius import Distances
 from .layer_hessian import LayerHessian
-from .nearest import nearest_kronecker
 from .overlap import check_k, nested_overlaps
 
 
@@ -88,7 +87,7 @@ def kronecker_errors(d: Decoupling) -> KroneckerErrors:
     norm, distances = op.memo["norm"], op.memo["distances"]
     kinds: tuple[Reduction, ...] = ("expand",) if d.positions == 1 else ("expand", "reduce", "kfac_reduce")
     forms: dict[str, Kronecker] = {kind: d.with_reduction(kind).operator for kind in kinds}
-    best = nearest_kronecker(op, d.output_hessian)
+    best = d.nearest()
     forms["nearest"] = Kronecker(best.left.to(op.device, op.dtype), best.right.to(op.device, op.dtype))
     fro = [distances.relative(kron) for kron in forms.values()]
     return KroneckerErrors(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from ..operators import Kronecker
 from .layer_hessian import LayerHessian
 from .layers import layer_names
 from .moments import Moments, gather_moments
+from .nearest import NearestKronecker, nearest_kronecker
 from .overlap import top_of_kronecker
 from .plan import Curvature, Plan, plan_layer
 
@@ -95,6 +96,13 @@ class Decoupling:
         from .compare import compare
 
         return compare(self, k, tol)
+
+    def nearest(self) -> NearestKronecker:
+        """The nearest Kronecker product of the exact Hessian (Van Loan), from E[M] as a guess; kept with `.exact`."""
+        memo = self.exact.memo
+        if "nearest" not in memo:
+            memo["nearest"] = nearest_kronecker(self.exact, self.output_hessian)
+        return cast(NearestKronecker, memo["nearest"])
 
     def errors(self) -> KroneckerErrors:
         """The errors of every Kronecker form: expand (33), reduce, K-FAC reduce, and the nearest one."""

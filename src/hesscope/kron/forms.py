@@ -135,7 +135,7 @@ class FactorForm(PositionForm, FullForm):
         each = self.n[:1].nbytes
         # Both products read N: in small tiles the second one finds it in the cache, which halves the time.
         rows = max(1, _TILE // max(1, each)) if self.n.device.type == "cpu" else max(1, units)
-        for here, n, there in zip(by_unit.split(rows), self.n.flatten(2).split(rows), out.split(rows), strict=True):
+        for here, n, there in zip(*(torch.split(t, rows) for t in (by_unit, self.n.flatten(2), out)), strict=True):
             torch.bmm(here @ n.mT, n, out=there)
         return out.view(units, k, positions, m).transpose(1, 2)
 

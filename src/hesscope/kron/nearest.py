@@ -7,18 +7,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..operators import Kronecker
 from .layer_hessian import LayerHessian
+from .overlap import top_of_kronecker
 
 
 @dataclass(frozen=True, eq=False)
 class NearestKronecker:
-    """A ⊗ B with ‖H - A ⊗ B‖_F² = ‖H‖_F² - σ²; `residual` says how well σ has converged, relative to σ."""
+    """A ⊗ B = `left` ⊗ `right` (float64) with ‖H - A ⊗ B‖_F² = ‖H‖_F² - σ², σ = ‖A‖_F ‖B‖_F.
+
+    `residual` says how well σ has converged, relative to σ.
+    """
 
     left: Tensor
     right: Tensor
     sigma: float
     residual: float
     iterations: int
+
+    @property
+    def operator(self) -> Kronecker:
+        """A ⊗ B in float64."""
+        return Kronecker(self.left, self.right)
+
+    def eigenpairs(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest eigenvalues of A ⊗ B and their vectors `(mn, k)`."""
+        return top_of_kronecker(self.left, self.right, k)
 
 
 def nearest_kronecker(
