@@ -13,6 +13,7 @@ from torch import nn
 from hesscope.curvature import GaussNewton, Problem
 from hesscope.structure import dense_hessian
 from hesscope.structure.layers import Structure
+from hesscope.structure.output import through_weight
 from structure.networks import convolutional, data, language, mlp, problem, seeded
 
 
@@ -156,6 +157,24 @@ def test_selected_parameters_only() -> None:
     part = p.select(["0.bias", "2.weight"])
     keep = p.space.indices(["0.bias", "2.weight"])
     assert close(dense_hessian(part), whole[keep][:, keep])
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+@pytest.mark.parametrize("decided", [False, True])
+def test_hidden_layers_alone_see_the_loss_through_the_output_matrix(loss: str, decided: bool) -> None:
+    model = mlp(6, 5, 3, 7, activation=nn.Tanh, bias=True)
+    if decided:
+        model[4].bias.data[0] = 30
+    p = problem(model, loss, classes=7)
+    part = p.select(["0.*", "2.*"])
+    structure = Structure.of(part)
+    seen = structure.watch(next(iter(part.batches)))
+    assert structure.head == "4"
+    assert seen.head is not None
+    # The curvature of rows that are all but decided is a small difference, so these go the long way.
+    assert (through_weight(seen.rows, seen.head[1]) is None) == (decided and loss == "cross_entropy")
+    keep = p.space.indices(["0.*", "2.*"])
+    assert close(dense_hessian(part), double_backward(p)[keep][:, keep])
 
 
 def test_saturated_softmax_keeps_its_digits_in_float32() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from .layers import Structure, Watched
-from .output import OutputCurvature
+from .output import OutputCurvature, through_weight
 
 Matrix = Literal["hessian", "gauss_newton"]
 _CHUNK_NUMBERS = 48_000_000
@@ -110,7 +110,14 @@ class _Trace:
         self.seen, self.matrix = seen, matrix
         rows, shifts = seen.rows, seen.shifts
         self._first: list[Any]
-        if matrix == "hessian":
+        inner = None if seen.head is None or matrix != "hessian" else through_weight(rows, seen.head[1])
+        if inner is not None and seen.head is not None:
+            # Second derivatives see of the loss only its slope and curvature in the head's inputs, which have few
+            # columns where there are many classes.
+            x, weight = seen.head
+            slope = rows.slope() @ weight + (inner @ (x - x.detach())[:, :, None])[:, :, 0]
+            self._first = list(torch.autograd.grad(x, shifts, slope, create_graph=True, allow_unused=True))
+        elif matrix == "hessian":
             slope = rows.differentiable_slope()
             self._first = list(torch.autograd.grad(rows.f, shifts, slope, create_graph=True, allow_unused=True))
         else:

@@ -52,6 +52,7 @@ class Watched:
     rows: Rows
     shifts: list[Tensor]
     inputs: list[Tensor]
+    head: tuple[Tensor, Tensor] | None  # inputs and weight of a Linear that is not watched and feeds the loss
     ends: bool  # the outputs of the last layer are what the loss sees
     kept: Tensor | None  # the examples that the loss counts, where the last layer shows that it drops some
 
@@ -64,6 +65,7 @@ class Structure:
     layers: tuple[LinearLayer, ...]
     has_output: bool
     others: tuple[str, ...] = field(default=())
+    head: str | None = None  # the last Linear, where it is not one of the layers
 
     @staticmethod
     def of(problem: Problem) -> Structure:
@@ -78,9 +80,11 @@ class Structure:
         def note(name: str) -> Any:
             return lambda module, args, output: dims.setdefault(name, []).append(args[0].ndim)
 
-        with _hooked(problem.model, {name: note(name) for name in candidates}), torch.no_grad():
+        linear = [name for name, module in problem.model.named_modules() if isinstance(module, nn.Linear)]
+        with _hooked(problem.model, {name: note(name) for name in linear}), torch.no_grad():
             problem.evaluate(batch, problem.parameters)
-        found = [candidates[name] for name, calls in dims.items() if len(calls) == 1]
+        once = [name for name, calls in dims.items() if len(calls) == 1]
+        found = [candidates[name] for name in once if name in candidates]
         if not found:
             return none
         output = Structure(problem, (found[-1],), False).watch(batch).ends
@@ -92,9 +96,9 @@ class Structure:
         if not found or not structure._fits(batch):
             return none
         taken = {name for layer in found for name in (layer.weight, layer.bias)}
-        return Structure(
-            problem, structure.layers, structure.has_output, tuple(n for n in problem.space.names if n not in taken)
-        )
+        others = tuple(n for n in problem.space.names if n not in taken)
+        head = once[-1] if not output and dims[once[-1]][0] == 2 and once[-1] != found[-1].name else None
+        return Structure(problem, structure.layers, structure.has_output, others, head)
 
     def watch(self, batch: Any) -> Watched:
         """Run one batch with shifts that require gradients; parameters are constants."""
@@ -111,7 +115,11 @@ class Structure:
 
             return hook
 
-        with _hooked(self.problem.model, {layer.name: shift(layer.name) for layer in self.layers}), torch.enable_grad():
+        head: list[Tensor] = []
+        hooks = {layer.name: shift(layer.name) for layer in self.layers}
+        if self.head is not None:
+            hooks[self.head] = lambda module, args, output: head.extend((args[0], module.weight.detach(), output))
+        with _hooked(self.problem.model, hooks), torch.enable_grad():
             rows = self.problem.evaluate(batch, self.problem.parameters)
         assert isinstance(rows, Rows)
         names = [layer.name for layer in self.layers]
@@ -122,7 +130,15 @@ class Structure:
                 "outputs that are changed on the way in some batches",
                 "Run such batches through another loss, or select the other layers.",
             )
-        return Watched(rows, [shifts[n] for n in names], [inputs[n] for n in names], same, kept if same else None)
+        fed = bool(head) and head[0].requires_grad and torch.equal(head[2].detach(), rows.f.detach())
+        return Watched(
+            rows,
+            [shifts[n] for n in names],
+            [inputs[n] for n in names],
+            (head[0], head[1]) if fed else None,
+            same,
+            kept if same else None,
+        )
 
     def positions(self) -> Tensor:
         """Flat positions in streaming order: the other tensors, then each layer neuron by neuron."""

@@ -12,6 +12,9 @@ from ..curvature.elementwise import DiagonalRows
 from ..curvature.rows import Rows
 from ..curvature.softmax import SoftmaxRows
 
+_ENTRIES = 48_000_000
+_UNDECIDED = 0.01
+
 
 class OutputCurvature(ABC):
     """A_n = ∂²ℓ_n/∂f² of every row n."""
@@ -92,3 +95,21 @@ class AnyCurvature(OutputCurvature):
             unit[:, output] = 1
             pieces.append(part.curvature(unit.detach()).detach())
         return torch.cat(pieces)[:, start:]
+
+
+def through_weight(rows: Rows, weight: Tensor) -> Tensor | None:
+    """Vᵀ A V of every row for an output matrix V `(C, h)`: shape `(N, h, h)`; None where it would lose digits or room.
+
+    One product of all rows with the entries of V Vᵀ; the softmax's is a difference, so it needs rows that are not decided.
+    """
+    width = weight.shape[1]
+    softmax = isinstance(rows, SoftmaxRows) and float(rows.rest.min()) > _UNDECIDED
+    if not (softmax or isinstance(rows, DiagonalRows)) or len(rows.f) * width**2 > _ENTRIES:
+        return None
+    pairs = (weight[:, :, None] * weight[:, None, :]).flatten(1)
+    if isinstance(rows, DiagonalRows):
+        return (rows.second @ pairs).view(-1, width, width)
+    assert isinstance(rows, SoftmaxRows)
+    mean = rows.p @ weight
+    covariance = (rows.p @ pairs).view(-1, width, width).sub_(mean[:, :, None] * mean[:, None, :])
+    return covariance.mul_(rows.weight[:, None, None])
