@@ -113,6 +113,17 @@ def test_blocks_decouple_check_and_plan(mlp: str, capsys: Capture) -> None:
     assert planned["bytes"] > 0
 
 
+def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = MLP.replace(
+        "def make_problem():", "def make_problem():\n    import warnings\n    warnings.warn('a [thing]')"
+    )
+    assert body != MLP
+    (tmp_path / "noisy.py").write_text(body)
+    assert main(["plan", "noisy.py:make_problem"]) == 0
+    assert capsys.readouterr().err == "note: a [thing]\n"
+
+
 def test_failed_check_exits_with_one(mlp: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     from hesscope.report.analysis import SelfCheck
 

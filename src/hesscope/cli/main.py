@@ -23,6 +23,7 @@ from .commands.report import Report, Show
 from .commands.reproduce import Reproduce
 from .commands.spectrum import SpectrumCommand
 from .commands.theory import Theory
+from .notes import warnings_as_notes
 from .progress import Bars
 
 COMMANDS: dict[str, type[Any]] = {
@@ -68,7 +69,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False)
     as_json = bool(getattr(command, "json", False))
     try:
-        with Bars(errors, visible=not as_json) as bars:
+        with warnings_as_notes(errors), Bars(errors, visible=not as_json) as bars:
             answer = command.run(bars)
     except KeyboardInterrupt:
         kept = getattr(command, "kept", None)

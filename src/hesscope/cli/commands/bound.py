@@ -39,9 +39,7 @@ class BoundCommand(Source):
         from ...pacbayes import optimize
 
         loaded = self.load()
-        found = optimize(
-            loaded.problem, self._init(loaded), self.method, self.settings, resume=self.kept, watch=bars
-        )
+        found = optimize(loaded.problem, self._init(loaded), self.method, self.settings, resume=self.kept, watch=bars)
         file = found.save(self.out / f"bound-{self.method}")
         shutil.rmtree(self.kept, ignore_errors=True)
         return Answer([loaded.title, *found.lines()], self._data(found), True, [file])
