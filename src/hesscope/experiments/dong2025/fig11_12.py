@@ -28,7 +28,7 @@ class Config:
     few_clusters: tuple[int, ...] = (2, 8, 32, 128)
     many_clusters: tuple[int, ...] = (64, 128, 256, 512)
     examples: int = 512
-    repeats: int = 16
+    repeats: int = 8
     pixels: int = 96
     seed: int = 0
 
