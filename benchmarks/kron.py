@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from math import isnan
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,18 +17,12 @@ from hesscope.rng import Rng
 from hesscope.zoo import load
 from hesscope.zoo.models import fully_connected, lenet5
 
-from .timing import interleaved, once
+from .timing import Row, interleaved, once
 
-
-class Row(NamedTuple):
-    """One comparison; `target` is the ratio to reach, NaN where there is none."""
-
-    name: str
-    seconds: float
-    other: str
-    other_seconds: float
-    ratio: float
-    target: float
+_REMAINS = (
+    "the layer's own two matrix products, 4 m n operations per example, remain of the about 8 of double backward, so "
+    "the gain of a wide first layer is bounded by its share; behind it, by reading the factors"
+)
 
 
 def rows(quick: bool = False) -> list[Row]:
@@ -82,7 +78,8 @@ def products(quick: bool = False) -> list[Row]:
             }
             found = interleaved(jobs, repeats=3)
             name = f"product with {layer} of {network}, {len(x)} examples"
-            out.append(_row(name, found["ours"], "autodiff restricted to the layer", found["autodiff"], 5.0))
+            restricted = _row(name, found["ours"], "autodiff restricted to the layer", found["autodiff"], 5.0)
+            out.append(restricted if restricted.met else replace(restricted, note=_REMAINS))
             out.append(_row(name, found["ours"], "autodiff of the whole Hessian, cut", found["cut"], float("nan")))
             out.append(_row(name, found["ours"], "our own kept graph", found["kept graph"], float("nan")))
     return out
@@ -115,4 +112,6 @@ def _repeated(t: Tensor, count: int) -> Tensor:
 
 
 def _row(name: str, seconds: float, other: str, other_seconds: float, target: float) -> Row:
-    return Row(name, seconds, other, other_seconds, other_seconds / seconds, target)
+    ratio = other_seconds / seconds
+    goal = "none" if isnan(target) else f">= {target:.3g}x faster"
+    return Row(name, f"{seconds:.3g} s", f"{ratio:.3g}x longer ({other})", ratio, goal, not ratio < target)

@@ -10,9 +10,11 @@ from torch import nn
 import hesscope as hs
 import kron.kron_cases as cases
 from hesscope.kron import decouple, decouple_layers
+from hesscope.kron import pieces as pieces_module
 from hesscope.kron.frobenius import Distances
 from hesscope.kron.grams import GramSum
 from hesscope.kron.nearest import nearest_kronecker
+from hesscope.kron.plan import plan_layer
 
 
 def _examples(problem):
@@ -203,6 +205,22 @@ def test_memory_bounds_the_chunk_not_the_answer():
     assert torch.allclose(a.output_hessian, b.output_hessian, rtol=1e-12, atol=1e-16)
     assert small.ledger.used == 0
     assert a.curvature == "second derivative, exact"
+
+
+def test_output_hessians_of_all_examples_are_never_held_at_once(monkeypatch):
+    """300 matrices of 48 x 48 take 5.5 MB; with a knob of 0.2 MB no piece is larger than that."""
+    monkeypatch.setattr(pieces_module, "_LEAST_CHUNK", 2e5)
+    model = nn.Sequential(nn.Linear(4, 48), nn.Tanh(), nn.Linear(48, 3)).double()
+    draw = hs.Rng(12).torch()
+    data = torch.randn(300, 4, generator=draw, dtype=torch.float64), torch.randint(0, 3, (300,), generator=draw)
+    problem = hs.Problem.of(model, "cross_entropy", data, memory=0)
+    plan = plan_layer(problem, "0", "auto")
+    found = pieces_module.Pieces(problem, [plan])
+    sizes = [found.pieces(chunk)[0].dense for chunk in found.chunks()]
+    assert sum(len(m) for m in sizes) == 300
+    assert 1e5 < max(m.nbytes for m in sizes) <= 2e5
+    whole = torch.cat(sizes).mean(0)
+    assert torch.allclose(decouple(problem, "0").output_hessian, whole, rtol=1e-12, atol=1e-16)
 
 
 def test_alignment_and_ratio():

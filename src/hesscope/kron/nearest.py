@@ -36,27 +36,42 @@ class NearestKronecker:
 
 
 def nearest_kronecker(
-    op: LayerHessian, guess: Tensor, tol: float = 1e-4, max_iterations: int = 200
+    op: LayerHessian, guess: Tensor, tol: float = 1e-4, max_iterations: int = 100
 ) -> NearestKronecker:
-    """The top singular pair of the rearranged Hessian Σ vec(M_ts) vec(x_t x_sᵀ)ᵀ, by power iteration from a guess of A.
+    """The top singular pair of the rearranged Hessian Σ vec(M_ts) vec(x_t x_sᵀ)ᵀ, by bidiagonalisation from a guess of A.
 
-    Each iteration costs about one product with the Hessian. E[M] is a good guess. The error of
-    σ is of the order of the squared residual, so `tol` need not be small.
+    E[M] is a good guess: a few iterations do, each with one application of the rearranged matrix and one of its
+    transpose. The error of σ is of the order of the squared residual, so `tol` need not be small.
     """
-    a = guess.double() / torch.linalg.matrix_norm(guess.double())
-    for step in range(1, max_iterations + 1):
-        b = _symmetric(against_outputs(op, a))
-        size = torch.linalg.matrix_norm(b)
-        if size == 0:
-            return NearestKronecker(0 * a, b, 0.0, 0.0, step)
-        b = b / size
-        image = _symmetric(against_inputs(op, b))
-        residual = float(torch.linalg.matrix_norm(image - size * a) / size)
-        sigma = float(torch.linalg.matrix_norm(image))
-        if residual <= tol or step == max_iterations:
+    left = [_symmetric(guess.double()) / torch.linalg.matrix_norm(guess.double())]
+    right: list[Tensor] = []
+    small = torch.zeros(max_iterations + 1, max_iterations, dtype=torch.float64)  # lower bidiagonal
+    for step in range(max_iterations):
+        b, alpha = _new_direction(_symmetric(against_outputs(op, left[-1])), right)
+        if alpha == 0 and step == 0:
+            return NearestKronecker(0 * left[0], b, 0.0, 0.0, 0)
+        right.append(b)
+        small[step, step] = alpha
+        a, beta = _new_direction(_symmetric(against_inputs(op, b)), left)
+        left.append(a)
+        small[step + 1, step] = beta
+        _, sigmas, v = torch.linalg.svd(small[: step + 2, : step + 1], full_matrices=False)
+        residual = float(beta * v[0, -1].abs() / sigmas[0])
+        if residual <= tol:
             break
-        a = image / sigma
-    return NearestKronecker(image, b, sigma, residual, step)
+    weights = v[0]
+    best = torch.einsum("k,kij->ij", weights, torch.stack(right))
+    image = torch.einsum("k,kij->ij", small[: len(left), : len(right)] @ weights, torch.stack(left))
+    return NearestKronecker(image, best, float(sigmas[0]), residual, step + 1)
+
+
+def _new_direction(image: Tensor, known: list[Tensor]) -> tuple[Tensor, float]:
+    """What is new in `image`, at unit length, and how long it was."""
+    for _ in range(2):  # twice, so that rounding does not bring back what was taken out
+        for other in known:
+            image = image - (image * other).sum() * other
+    length = float(torch.linalg.matrix_norm(image))
+    return (image / length if length > 0 else image), length
 
 
 def against_inputs(op: LayerHessian, b: Tensor) -> Tensor:
