@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from hesscope.plots.blocks import course_figure, heat_figure, layer_bars, norms_figure
+from hesscope.plots.blocks import course_figure, draw_heat, heat_figure, layer_bars, norms_figure
 from hesscope.plots.style import new_figure
 from hesscope.structure import block_norms, heat_map, structure_course
 from structure.networks import mlp, problem
@@ -32,6 +32,18 @@ def test_heat_and_norm_maps_show_their_values() -> None:
     first = norms.norms[:5, :5]
     np.testing.assert_allclose(shown[:5, :5], first / first.max(), rtol=1e-9)
     assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "2"]
+
+
+def test_a_thin_line_survives_a_small_picture() -> None:
+    _, axis = new_figure(width=1.0, height=1.0)
+    image = np.eye(1000)
+    image[:500, :500] = 0
+    drawn = draw_heat(axis, image, (0, 500)).get_array()
+    assert len(drawn) <= axis.get_window_extent().width
+    half = len(drawn) // 2
+    assert (np.diagonal(drawn)[half:] == 1).all()
+    assert not drawn[: half - 1].any()
+    assert axis.get_lines()[0].get_ydata()[0] == pytest.approx(len(drawn) / 2 - 0.5, abs=0.5)
 
 
 @pytest.mark.parametrize("widths", [(6, 5, 4), (6, 4)])

@@ -14,20 +14,28 @@ from .style import ACCENT, CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
 
 def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", names: Sequence[str] = ()) -> Any:
     """|H| on a square-root colour scale up to its 99.9 % quantile, tensors outlined and, where there is room, named."""
-    picture = np.sqrt(np.asarray(image))
+    picture, shrunk = _no_finer_than(axis, np.sqrt(np.asarray(image)))
+    bounds = [start / shrunk for start in bounds]
     top = float(np.quantile(picture, 0.999)) or 1.0
     axis.grid(False)
     drawn = axis.imshow(picture, cmap=SEQUENTIAL, vmin=0, vmax=top, interpolation="nearest")
-    for start in list(bounds)[1:]:
+    for start in bounds[1:]:
         axis.axhline(start - 0.5, color="white", linewidth=0.6, linestyle=":")
         axis.axvline(start - 0.5, color="white", linewidth=0.6, linestyle=":")
-    edges = [*list(bounds), len(picture)]
+    edges = [*bounds, len(picture)]
     middles = [(a + b) / 2 for a, b in pairwise(edges)] if names else []
     axis.set_xticks(middles, names, fontsize=8)
     axis.set_yticks(middles, names, fontsize=8)
     axis.tick_params(length=0)
     axis.set_title(title, fontsize=10)
     return drawn
+
+
+def _no_finer_than(axis: Any, picture: Any) -> tuple[Any, int]:
+    """The picture by maxima of k x k pixels, and k, so that showing it drops no thin line."""
+    k = max(1, int(np.ceil(len(picture) / (0.8 * axis.get_window_extent().width))))
+    starts = np.arange(0, len(picture), k)
+    return np.maximum.reduceat(np.maximum.reduceat(picture, starts, 0), starts, 1), k
 
 
 def draw_norms(axis: Any, norms: Any, layers: tuple[str, ...], title: str = "", decades: float = 3.0) -> Any:
