@@ -175,6 +175,10 @@ def test_nearest_product_of_a_product_is_that_product():
     d = decouple(problem, "fc3")
     best = nearest_kronecker(d.exact, torch.eye(4), tol=1e-9)
     assert torch.allclose(torch.kron(best.left, best.right), d.exact.dense(), rtol=1e-9, atol=1e-14)
+    assert float(torch.linalg.eigvalsh(best.left)[0]) >= -1e-12
+    assert float(torch.linalg.eigvalsh(best.right)[0]) >= -1e-12
+    again = nearest_kronecker(d.exact, torch.zeros(4, 4), tol=1e-9)
+    assert again.sigma == pytest.approx(best.sigma, rel=1e-9)
 
 
 def test_frobenius_by_probes_is_calibrated():

@@ -43,7 +43,8 @@ def nearest_kronecker(
     E[M] is a good guess: a few iterations do, each with one application of the rearranged matrix and one of its
     transpose. The error of σ is of the order of the squared residual, so `tol` need not be small.
     """
-    left = [_symmetric(guess.double()) / torch.linalg.matrix_norm(guess.double())]
+    start = _symmetric(guess.double()) if bool(guess.any()) else torch.eye(len(guess), dtype=torch.float64)
+    left = [start / torch.linalg.matrix_norm(start)]
     right: list[Tensor] = []
     small = torch.zeros(max_iterations + 1, max_iterations, dtype=torch.float64)  # lower bidiagonal
     for step in range(max_iterations):
@@ -59,8 +60,9 @@ def nearest_kronecker(
         residual = float(beta * v[0, -1].abs() / sigmas[0])
         if residual <= tol:
             break
-    weights = v[0]
-    best = torch.einsum("k,kij->ij", weights, torch.stack(right))
+    best = torch.einsum("k,kij->ij", v[0], torch.stack(right))
+    # Of the two signs the one that makes both factors of a positive semi-definite H so.
+    weights, best = (v[0], best) if float(best.trace()) >= 0 else (-v[0], -best)
     image = torch.einsum("k,kij->ij", small[: len(left), : len(right)] @ weights, torch.stack(left))
     return NearestKronecker(image, best, float(sigmas[0]), residual, step + 1)
 
