@@ -8,7 +8,7 @@ from torch import nn
 
 import hesscope as hs
 import kron.kron_cases as cases
-from hesscope.kron import layer_hessian
+from hesscope.kron import forms, layer_hessian
 
 FACTORS, SECOND = "Gauss-Newton factors, exact here", "second derivative, exact"
 
@@ -52,6 +52,13 @@ def test_products_of_blocks_and_single_vectors_agree():
     together = op @ v
     alone = torch.stack([op @ v[:, j] for j in range(3)], 1)
     assert torch.allclose(together, alone, rtol=1e-13, atol=1e-16)
+
+
+def test_factors_in_many_tiles(monkeypatch):
+    problem, loss = cases.relu_mlp()
+    monkeypatch.setattr(forms, "_TILE", 4 * 3 * 6 * 8)  # four of a batch's seven examples
+    truth = cases.block_by_double_backward(problem, loss, "fc2")
+    assert torch.allclose(layer_hessian(problem, "fc2").dense(), truth, rtol=1e-12, atol=1e-15)
 
 
 def test_float32_is_as_accurate_as_float32_can_be():
