@@ -51,7 +51,7 @@ def factors(quick: bool = False) -> list[Row]:
         )  # fmt: skip
         return op @ probe  # the factors are computed by the first product, which itself is cheap
 
-    found = interleaved(jobs | {"curvlinops": theirs}, repeats=2, warm_up=False)
+    found = interleaved(jobs | {"curvlinops": theirs}, repeats=3, warm_up=False)
     return [_row("factors of all layers", found["ours"], "curvlinops K-FAC type-2", found["curvlinops"], 2.0)]
 
 
