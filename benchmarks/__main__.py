@@ -1,4 +1,4 @@
-"""Run every section, print the table, write it as Markdown."""
+"""Run every section, print the table, write each to its place in the Markdown page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import importlib
 import math
 import platform
+import re
 from pathlib import Path
 
 import torch
@@ -14,14 +15,14 @@ from rich.table import Table
 
 from .timing import Row
 
-SECTIONS = {
-    "products": ("products", "mlp_rows"),
-    "gpt": ("products", "gpt_rows"),
-    "eigenpairs": ("spectra", "eigen_rows"),
-    "density": ("spectra", "density_rows"),
-    "trace": ("spectra", "trace_rows"),
-    "structure": ("structure", "rows"),
-    "kron": ("kron", "rows"),
+SECTIONS = {  # name: title, module, function
+    "products": ("Products", "products", "mlp_rows"),
+    "gpt": ("Products and memory of a transformer", "products", "gpt_rows"),
+    "eigenpairs": ("Eigenpairs", "spectra", "eigen_rows"),
+    "density": ("Spectral density", "spectra", "density_rows"),
+    "trace": ("Trace", "spectra", "trace_rows"),
+    "structure": ("Dense Hessians and block norms", "structure", "rows"),
+    "kron": ("Kronecker factors and layer Hessians", "kron", "rows"),
 }
 
 
@@ -33,20 +34,33 @@ def _against(name: str, seconds: float, other: str, other_seconds: float, ratio:
     return Row(name, "1", f"{ratio:.3g} ({other})", ratio, goal, not ratio < target)
 
 
-def markdown(rows: list[Row]) -> str:
-    lines = [
-        "# Benchmarks",
-        "",
-        f"Written by `make bench`: one run, interleaved, {torch.get_num_threads()} threads, torch {torch.__version__}, "
-        f"{platform.machine()}. Numbers are ratios within the run: gradients where the target is in gradients, otherwise "
-        "how many times longer the best peer takes.",
-        "",
-        "| work | ours | best peer | target | met |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+HEADER = """# Benchmarks
+
+Written by `make bench`. Within a section all contestants run in one process, interleaved where they are short, with
+{threads} threads, torch {torch}, {machine}. Numbers are ratios within that run: gradients where the target is in gradients
+(one gradient is a forward and a backward pass), otherwise how many times longer the best peer takes. The peers are
+curvlinops 3.0.1, hessian-eigenthings 1.0.0a5, PyHessian 0.1 and BackPACK 1.7.1.
+
+"""
+
+
+def markdown(title: str, rows: list[Row]) -> str:
+    """One section: a heading, a table, notes."""
+    lines = [f"## {title}", "", "| work | ours | best peer | target | met |", "| --- | --- | --- | --- | --- |"]
     lines += [f"| {r.work} | {r.ours} | {r.best_peer} | {r.target} | {'yes' if r.met else 'no'} |" for r in rows]
-    notes = [f"- **{r.work}**: {r.note}." for r in rows if r.note]
-    return "\n".join([*lines, "", "## Notes", "", *notes, ""])
+    notes = [f"- {r.work}: {r.note}." for r in rows if r.note]
+    return "\n".join([*lines, "", *notes, *([""] if notes else [])])
+
+
+def write(place: Path, title: str, section: str) -> None:
+    """Put one section in its place in the page; the others stay as they were."""
+    old = place.read_text() if place.exists() else ""
+    sections = dict(re.findall(r"^(## (?:[^\n]+))\n(.*?)(?=^## |\Z)", old, re.M | re.S))
+    sections[f"## {title}"] = section.split("\n", 1)[1]
+    known = [f"## {name}" for name, _, _ in SECTIONS.values()]
+    body = "\n".join(f"{head}\n{sections[head].rstrip()}\n" for head in known if head in sections)
+    header = HEADER.format(threads=torch.get_num_threads(), torch=torch.__version__, machine=platform.machine())
+    place.write_text(header + body)
 
 
 def main() -> None:
@@ -55,23 +69,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
     arguments = parser.parse_args()
     torch.set_num_threads(2)
-    rows: list[Row] = []
+    table = Table("work", "ours", "best peer", "target", "met")
     for name in arguments.only:
-        module, function = SECTIONS[name]
+        title, module, function = SECTIONS[name]
         print(f"{name} ...", flush=True)
         found = getattr(importlib.import_module(f".{module}", __package__), function)()
-        found = [row if isinstance(row, Row) else _against(*row) for row in found]
-        for row in found:
-            print(
-                f"  {row.work}: {row.ours} | {row.best_peer} | {row.target} | {'met' if row.met else 'NOT MET'}",
-                flush=True,
-            )
-        rows += found
-    table = Table("work", "ours", "best peer", "target", "met")
-    for row in rows:
-        table.add_row(row.work, row.ours, row.best_peer, row.target, "yes" if row.met else "no")
+        rows = [row if isinstance(row, Row) else _against(*row) for row in found]
+        for row in rows:
+            met = "met" if row.met else "NOT MET"
+            print(f"  {row.work}: {row.ours} | {row.best_peer} | {row.target} | {met} {row.note}", flush=True)
+            table.add_row(row.work, row.ours, row.best_peer, row.target, "yes" if row.met else "no")
+        write(arguments.out, title, markdown(title, rows))
     Console(width=150).print(table)
-    arguments.out.write_text(markdown(rows))
 
 
 if __name__ == "__main__":
