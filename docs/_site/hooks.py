@@ -11,8 +11,8 @@ from typing import Any
 from mkdocs.structure.files import File
 
 SOURCE = Path(__file__).parents[2] / "src" / "hesscope"
-REFERENCE = ("curvature", "linalg", "operators", "structure", "kron", "closed_form", "rmt", "report", "zoo")
-HOWTO = ("your-model", "huggingface", "torchrun", "per-layer", "reading-the-report", "optimiser-blocks")
+REFERENCE = ("curvature", "linalg", "operators", "structure", "kron", "pacbayes", "closed_form", "rmt", "report", "zoo")
+HOWTO = ("your-model", "huggingface", "torchrun", "per-layer", "bound", "reading-the-report", "optimiser-blocks")
 
 
 def on_config(config: Any) -> Any:

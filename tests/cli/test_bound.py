@@ -72,12 +72,12 @@ def test_bad_input_is_one_line_and_exit_code_2(source, capsys, arguments, messag
 
 
 def test_a_killed_command_goes_on(source, tmp_path):
-    command = [sys.executable, "-m", "hesscope.cli", "bound", source, "--init", "before", "--method", "base", "--json"]
-    command += ["--epochs", "8", "--batch-size", "10", "--draws", "800", "--out"]
+    command = [sys.executable, "-m", "hesscope.cli", "bound", source, "--init", "before", "--method", "iter", "--json"]
+    command += ["--epochs", "8", "--refresh", "3", "--batch-size", "10", "--draws", "800", "--out"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     straight = subprocess.run([*command, "a"], capture_output=True, text=True, env=environment, check=True)
     killed = subprocess.Popen([*command, "b"], stdout=subprocess.DEVNULL, env=environment)
-    state = tmp_path / "b/bound-base-state"
+    state = tmp_path / "b/bound-iter-state"
     while not list(state.glob("state-0000002-*.npz")):
         assert killed.poll() is None, "it ended before it could be killed"
         time.sleep(0.002)

@@ -28,7 +28,7 @@ def exact_kl(q: float, p: float) -> float:
 @given(RATES, st.floats(-1, 1), st.floats(-14, 0))
 def test_binary_kl_keeps_its_digits_also_near_equality(q, direction, size):
     p = q + direction * 10**size * min(q, 1 - q)
-    if p != q:
+    if p != q and 0 < p < 1:
         assert hs.pacbayes.binary_kl(q, p) == pytest.approx(exact_kl(q, p), rel=1e-13)
 
 

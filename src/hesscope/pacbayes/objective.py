@@ -46,7 +46,8 @@ def expected_error(
     slopes = slope.gather(1, own) - slope
     # An error where margin + slope · g < 0 for some class, g ~ N(0, dᵀCd); slopes below 0 are rare and held at a floor.
     limits = (-margins / slopes.clamp_min(1e-3)).scatter(1, own, -torch.inf)
-    return torch.special.ndtr(limits.amax(1) / spread.squeeze(1).sqrt()).mean()
+    found: Tensor = torch.special.ndtr(limits.amax(1) / spread.squeeze(1).sqrt()).mean()
+    return found
 
 
 class InvertedBound:

@@ -22,6 +22,7 @@ from .run import Run
 from .sample import Sample
 from .settings import METHODS, MethodName, Settings
 
+_TEST_DRAWS = 30_000  # for reporting; nothing is certified from them
 Watch = Callable[[str, int], Callable[[int, float], object]]
 
 
@@ -75,7 +76,8 @@ def _certified(run: Run, problem: Problem, sample: Sample, test: Any) -> Certifi
     tested = tested_mean = None
     if test is not None:
         held_out = Sample(problem._copy(batches=as_batches(test, 1024, False, float("inf"))))
-        tested = gibbs_error(network, held_out, run.settings, rng.child("test"))[0]
+        few = replace(run.settings, draws=min(run.settings.draws, max(held_out.size, _TEST_DRAWS)))
+        tested = gibbs_error(network, held_out, few, rng.child("test"))[0]
         tested_mean = mean_error(network, held_out)
     bases = {name: basis for name, basis in posterior.bases.items() if basis.rows is not None}
     return Certificate(
@@ -89,7 +91,7 @@ def _certified(run: Run, problem: Problem, sample: Sample, test: Any) -> Certifi
         asdict(run.settings),
         np.array(run.history).reshape(-1, 2),
         {name: weight.cpu().numpy() for name, weight in posterior.weights().items()},
-        {name: (2 * scale.detach()).exp().cpu().numpy() for name, scale in posterior.log_scale.items()},
+        {name: (2 * posterior.log_deviation(name).detach()).exp().cpu().numpy() for name in posterior.mean},
         {name: _array(basis.rows) for name, basis in bases.items()},
         {name: _array(basis.columns) for name, basis in bases.items() if basis.columns is not None},
         {name: _eigenvalues(basis) for name, basis in bases.items()},

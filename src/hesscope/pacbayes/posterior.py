@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log
+from math import log, pi
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .bases import Basis
@@ -19,7 +19,10 @@ Named = dict[str, Tensor]
 class Posterior:
     """Means, log standard deviations and prior centre of every parameter, in coordinates of its basis.
 
-    `groups` says which prior scale each parameter has: all the same, or one for each.
+    `groups` says which prior scale each parameter has: all the same, or one for each. A weight with `bends` (a, b) has
+    s_ij = λ/(1 + e^(a_i + b_j)), which is λ and curvature in Kronecker form: few numbers, whose gradients are sums, and
+    one step in λ takes all flat directions along. With a number for each s_ij, optimisers that normalise gradients
+    make each one jitter, and every direction pays for it in KL.
     """
 
     def __init__(
@@ -31,12 +34,20 @@ class Posterior:
         self.mean: Named = {name: bases[name].into(weight) for name, weight in weights.items()}
         self.prior: Named = {name: bases[name].into(weight) for name, weight in centre.items()}
         self.log_scale: Named = {name: torch.zeros_like(mean) for name, mean in self.mean.items()}
+        self.bends: dict[str, tuple[Tensor, Tensor]] = {}
         self.groups = {name: i if per_tensor else 0 for i, name in enumerate(weights)}
         self.log_prior = torch.zeros(max(self.groups.values()) + 1, dtype=torch.float64)  # ½ log λ of each group
 
     def weights(self) -> Named:
         """w in the standard basis."""
         return {name: self.bases[name].back(mean.detach(), self.shapes[name]) for name, mean in self.mean.items()}
+
+    def log_deviation(self, name: str) -> Tensor:
+        """½ log s of one parameter."""
+        if name not in self.bends:
+            return self.log_scale[name]
+        row, column = self.bends[name]
+        return self.log_prior[self.groups[name]].to(row) - 0.5 * F.softplus(row + column)
 
     def scales_from_weights(self) -> None:
         """s = w², the papers' start; small weights start at a tenth of their tensor's RMS, else they stay stuck."""
@@ -48,19 +59,24 @@ class Posterior:
         """The same means, and the nearest diagonal covariance, in other bases."""
         weights = self.weights()
         for name, new in bases.items():
-            precision = (-2 * self.log_scale[name].detach()).exp()
-            self.log_scale[name] = -0.5 * self.bases[name].carry_precision(precision, new).log()
+            precision = (-2 * self.log_deviation(name).detach()).exp()
+            carried = -0.5 * self.bases[name].carry_precision(precision, new).log()
+            self.log_scale[name] = carried
             self.mean[name] = new.into(weights[name])
             self.prior[name] = new.into(self.weights_before[name])
         self.bases = bases
 
-    def optimised(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Means, log standard deviations and log prior scales as fresh leaves."""
+    def optimised(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Means, and what the variances of posterior and prior are made of, as fresh leaves."""
         for named in (self.mean, self.log_scale):
             for name, tensor in named.items():
                 named[name] = tensor.detach().requires_grad_()
+        for name, (row, column) in self.bends.items():
+            self.bends[name] = row.detach().requires_grad_(), column.detach().requires_grad_()
         self.log_prior = self.log_prior.detach().requires_grad_()
-        return list(self.mean.values()), list(self.log_scale.values()), self.log_prior
+        own = [scale for name, scale in self.log_scale.items() if name not in self.bends]
+        bent = [part for pair in self.bends.values() for part in pair]
+        return list(self.mean.values()), [*own, *bent, self.log_prior]
 
     def divergence(self, refit: Grid | None = None) -> Tensor:
         """KL(Q ‖ P), differentiable (`certified_kl` is the one a bound uses).
@@ -90,7 +106,8 @@ class Posterior:
     def union_price(self, grid: Grid) -> Tensor:
         """Σ log(π² j²/6) with j = b log(c/λ) as a real number."""
         place = grid.precision * (log(grid.ceiling) - 2 * self.log_prior)
-        return (2 * place.log() + np.log(np.pi**2 / 6)).sum()
+        total: Tensor = (2 * place.log() + log(pi**2 / 6)).sum()
+        return total
 
     def certified_kl(self, group: int, variance: float) -> float:
         """KL(Q ‖ P) of one group at λ = variance, in float64; distances are taken in the standard basis."""
@@ -100,20 +117,18 @@ class Posterior:
                 continue
             basis = _double(self.bases[name])
             centre = basis.back(mean.detach().double(), self.shapes[name]).flatten()
-            spread = (2 * self.log_scale[name].detach().double()).exp().flatten()
+            spread = (2 * self.log_deviation(name).detach().double()).exp().flatten()
             total += gaussian_kl(centre, spread, self.weights_before[name].double().flatten(), variance)
         return total
 
     def _sums(self) -> dict[str, tuple[Tensor, Tensor, int]]:
         """Σ s + (w - w₀)², ½ Σ log s and the number of coordinates, per parameter."""
-        return {
-            name: (
-                ((2 * self.log_scale[name]).exp().sum() + (mean - self.prior[name]).square().sum()).double().cpu(),
-                self.log_scale[name].sum().double().cpu(),
-                mean.numel(),
-            )
-            for name, mean in self.mean.items()
-        }
+        found = {}
+        for name, mean in self.mean.items():
+            log_deviation = self.log_deviation(name)
+            squares = (2 * log_deviation).exp().sum() + (mean - self.prior[name]).square().sum()
+            found[name] = squares.double().cpu(), log_deviation.sum().double().cpu(), mean.numel()
+        return found
 
 
 def _double(basis: Basis) -> Basis:

@@ -29,7 +29,7 @@ from .stochastic import StochasticNetwork
 
 _FIRST_LOG_PRIOR = 0.5 * log(0.02)
 _SLOWEST = 0.02
-_START_EXAMPLES = 4096
+_SOFT_SHARE = 0.5  # of the epochs: cross-entropy teaches the means under noise, then the 0-1 error is minimised itself
 _WORTH_A_SCALE = 10_000  # examples; a prior scale of its own costs each tensor about 12 nats
 
 
@@ -55,7 +55,6 @@ class Run:
         self.steps = -(-sample.size // settings.batch_size)
         own_scales = self.method.ours and sample.size >= _WORTH_A_SCALE
         self.posterior = Posterior(problem.parameters, centre, standard_bases(problem), own_scales)
-        few = sample.take(slice(0, min(_START_EXAMPLES, sample.size)))
         self.network = StochasticNetwork(problem, self.posterior, sample.take(slice(0, min(8, sample.size))))
         if self.method.ours and self.network.last is None:
             refuse(
@@ -68,8 +67,8 @@ class Run:
         state = self.store.load() if self.store is not None else None
         if state is None:
             started = time.process_time()
-            self._start(few)
-            self.optimiser = self._adam()
+            self._start()
+            self.optimisers = self._optimisers()
             self.seconds = time.process_time() - started
         else:
             self._restore(state[0])
@@ -80,7 +79,9 @@ class Run:
             started = time.process_time()
             if self.method.refresh_at(self.epoch, self.settings.refresh):
                 self.posterior.change_bases(self._bases())
-                self.optimiser = self._adam()
+                if self.method.ours:
+                    scales_from_curvature(self.posterior, self.sample.size, self.grid)
+                self.optimisers = self._optimisers()
             errors = self._one_epoch(tell)
             self.epoch += 1
             self.history.append((float(np.mean(errors)), float(self.posterior.divergence().detach())))
@@ -88,14 +89,13 @@ class Run:
             if self.store is not None:
                 self.store.save(self._state(), [], [])
 
-    def _start(self, few: Any) -> None:
+    def _start(self) -> None:
         self.posterior.log_prior = torch.full_like(self.posterior.log_prior, _FIRST_LOG_PRIOR)
         if self.method.basis != "standard":
             self.posterior.change_bases(self._bases())
         self.posterior.below_ceiling(self.grid)
         if self.method.ours:
-            where = self.rng.child("start")
-            scales_from_curvature(self.posterior, self.network, few, self.sample.size, self.grid, where)
+            scales_from_curvature(self.posterior, self.sample.size, self.grid)
         else:
             self.posterior.scales_from_weights()
 
@@ -105,22 +105,29 @@ class Run:
         part = self.sample.part(self.problem.at(self.posterior.weights()), order[:count])
         return predicted_bases(part) if self.method.basis == "predicted" else kronecker_bases(part)
 
-    def _adam(self) -> torch.optim.Adam:
-        means, scales, log_prior = self.posterior.optimised()
-        fast = [*scales] if self.method.ours else [*scales, log_prior]
-        groups = [
-            {"params": means, "first": self.settings.rate},
-            {"params": fast, "first": self.settings.scale_rate},
-        ]
-        return torch.optim.Adam(groups, lr=self.settings.rate, betas=(0.9, 0.99), fused=True)
+    def _optimisers(self) -> list[torch.optim.Optimizer]:
+        means, variances = self.posterior.optimised()
+        fast = {"params": variances, "first": self.settings.scale_rate}
+        if self.method.ours:
+            slow = {"params": means, "first": self.settings.newton_rate}
+            return [torch.optim.SGD([slow], lr=0.0, momentum=0.9), torch.optim.Adam([fast], betas=(0.9, 0.99))]
+        return [torch.optim.Adam([{"params": means, "first": self.settings.rate}, fast], betas=(0.9, 0.99), fused=True)]
+
+    def _precondition(self) -> None:
+        """∇ becomes B s ∇ for batches of B: s is about 1/(m h), so this is B/m of a Newton step, as the noise of a batch
+        allows, and flat directions do not jitter."""
+        with torch.no_grad():
+            for name, mean in self.posterior.mean.items():
+                assert mean.grad is not None
+                mean.grad.mul_((2 * self.posterior.log_deviation(name)).exp().mul_(self.settings.batch_size))
 
     def _one_epoch(self, tell: Callable[[int, float], object] | None) -> list[float]:
         order = torch.randperm(self.sample.size, generator=self.rng.child("order", self.epoch).torch())
         noise = self.rng.child("noise", self.epoch).torch()
         errors = []
-        for step, which in enumerate(order.split(self.settings.batch_size)):
+        for step, which in enumerate(torch.split(order, self.settings.batch_size)):
             done = (self.epoch * self.steps + step) / (self.settings.epochs * self.steps)
-            for group in self.optimiser.param_groups:
+            for group in (group for optimiser in self.optimisers for group in optimiser.param_groups):
                 group["lr"] = group["first"] * max(_SLOWEST, 0.5 * (1 + cos(pi * done)))
             errors.append(self._step(self.sample.take(which), noise))
             if tell is not None:
@@ -129,23 +136,28 @@ class Run:
 
     def _step(self, batch: Any, noise: torch.Generator) -> float:
         if self.method.ours:
-            mean, variance, turn, labels = self.network.last_gaussian(batch, noise)
-            error = expected_error(mean, variance, turn, labels, noise)
+            if self.epoch < _SOFT_SHARE * self.settings.epochs:
+                error = scaled_cross_entropy(*self.network.logits(batch, "example", noise))
+            else:
+                error = expected_error(*self.network.last_gaussian(batch, noise), noise)
             objective = self.inverted(error, self._complexity())
         else:
             error = scaled_cross_entropy(*self.network.logits(batch, "batch", noise))
             objective = relaxed_bound(error.double().cpu(), self._complexity())
-        self.optimiser.zero_grad()
+        for optimiser in self.optimisers:
+            optimiser.zero_grad()
         torch.autograd.backward(objective)
-        self.optimiser.step()
+        if self.method.ours:
+            self._precondition()
+        for optimiser in self.optimisers:
+            optimiser.step()
         self.posterior.below_ceiling(self.grid)
         self.gradients += 1
         return float(error.detach())
 
     def _complexity(self) -> Tensor:
-        divergence = self.posterior.divergence(refit=self.grid if self.method.ours else None)
         price = self.posterior.union_price(self.grid) + log(self.sample.size / self.settings.delta)
-        return (divergence + price) / (self.sample.size - 1)
+        return (self.posterior.divergence() + price) / (self.sample.size - 1)
 
     def _header(self, centre: Mapping[str, Tensor]) -> dict[str, Any]:
         return {
@@ -169,9 +181,12 @@ class Run:
             basis = self.posterior.bases[name]
             parts = {"mean": self.posterior.mean[name], "log_scale": self.posterior.log_scale[name]}
             parts |= {key: value for key, value in vars(basis).items() if value is not None}
+            parts |= dict(zip(("row_bend", "column_bend"), self.posterior.bends.get(name, ()), strict=False))
             state |= {f"{key}-{i}": value.detach().cpu().numpy() for key, value in parts.items()}
-        for index, moments in self.optimiser.state_dict()["state"].items():
-            state |= {f"adam-{index}-{key}": np.asarray(torch.as_tensor(v).cpu()) for key, v in moments.items()}
+        for number, optimiser in enumerate(self.optimisers):
+            for index, moments in optimiser.state_dict()["state"].items():
+                kept = {key: np.asarray(torch.as_tensor(v).cpu()) for key, v in moments.items() if v is not None}
+                state |= {f"optimiser-{number}-{index}-{key}": value for key, value in kept.items()}
         return state
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -194,11 +209,14 @@ class Run:
             posterior.prior[name] = basis.into(posterior.weights_before[name])
             posterior.mean[name] = torch.from_numpy(state[f"mean-{i}"]).to(like)
             posterior.log_scale[name] = torch.from_numpy(state[f"log_scale-{i}"]).to(like)
-        self.optimiser = self._adam()
-        saved: dict[int, dict[str, Tensor]] = {}
-        for key, value in state.items():
-            if key.startswith("adam-"):
-                _, index, moment = key.split("-", 2)
-                saved.setdefault(int(index), {})[moment] = torch.from_numpy(np.array(value))
-        blank = self.optimiser.state_dict()
-        self.optimiser.load_state_dict({"state": saved, "param_groups": blank["param_groups"]})
+            row, column = read("row_bend"), read("column_bend")
+            if row is not None and column is not None:
+                posterior.bends[name] = row, column
+        self.optimisers = self._optimisers()
+        for number, optimiser in enumerate(self.optimisers):
+            saved: dict[int, dict[str, Tensor]] = {}
+            for key, value in state.items():
+                if key.startswith(f"optimiser-{number}-"):
+                    _, _, index, moment = key.split("-", 3)
+                    saved.setdefault(int(index), {})[moment] = torch.from_numpy(np.array(value))
+            optimiser.load_state_dict({"state": saved, "param_groups": optimiser.state_dict()["param_groups"]})

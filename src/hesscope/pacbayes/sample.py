@@ -41,7 +41,7 @@ class Sample:
 
     def part(self, problem: Problem, which: Tensor) -> Problem:
         """The problem on the chosen examples alone."""
-        batches = [self.take(piece) for piece in which.split(1024)]
+        batches = [self.take(piece) for piece in torch.split(which, 1024)]
         return problem._copy(batches=Batches(batches, float("inf"), True))
 
     def _check_labels(self, problem: Problem) -> None:

@@ -46,13 +46,15 @@ class Settings:
     """Examples per step."""
     rate: float = 1e-3
     """Learning rate of the means."""
+    newton_rate: float = 0.15
+    """Step of the means in our method, as a share of a Newton step on a batch."""
     scale_rate: float = 2e-2
     """Learning rate of the log standard deviations and of the prior's."""
     refresh: int = 5
     """Epochs between computations of the eigenbasis (η of the paper)."""
     basis_examples: int = 10_000
     """Examples, drawn at random, that a basis is computed from."""
-    draws: int = 300_000
+    draws: int = 180_000
     """Weight draws of the final estimate, where every example can have its own."""
     batch_draws: int = 3_000
     """Weight draws of the final estimate, where only every batch can."""

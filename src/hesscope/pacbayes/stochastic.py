@@ -84,14 +84,14 @@ class StochasticNetwork:
         for name in self.others:
             value = posterior.mean[name]
             if noise != "none":
-                value = value + posterior.log_scale[name].exp() * _normal(value, generator)
+                value = value + posterior.log_deviation(name).exp() * _normal(value, generator)
             drawn[name] = posterior.bases[name].back(value, posterior.shapes[name])
         return drawn
 
     def _affine(
         self, weight: str, bias: str, noise: Noise, generator: torch.Generator | None
     ) -> Callable[[Tensor], Tensor]:
-        mean, log_scale = self.posterior.mean, self.posterior.log_scale
+        mean, log_deviation = self.posterior.mean, self.posterior.log_deviation
         basis = self.posterior.bases[weight]
         own_bias = bias in mean
 
@@ -99,8 +99,8 @@ class StochasticNetwork:
             x = x if basis.columns is None else x @ basis.columns
             a, b = mean[weight], mean[bias] if own_bias else None
             if noise == "batch":
-                a = a + log_scale[weight].exp() * _normal(a, generator)
-                b = None if b is None else b + log_scale[bias].exp() * _normal(b, generator)
+                a = a + log_deviation(weight).exp() * _normal(a, generator)
+                b = None if b is None else b + log_deviation(bias).exp() * _normal(b, generator)
             z = F.linear(x, a, b)
             if noise == "example":
                 z = z + (self._variance(x, weight, bias) + _TINY).sqrt() * _normal(z, generator)
@@ -120,9 +120,9 @@ class StochasticNetwork:
         return forward
 
     def _variance(self, x: Tensor, weight: str, bias: str) -> Tensor:
-        log_scale = self.posterior.log_scale
-        own = (2 * log_scale[bias]).exp() if bias in log_scale else None
-        return F.linear(x.square(), (2 * log_scale[weight]).exp(), own)
+        log_deviation = self.posterior.log_deviation
+        own = (2 * log_deviation(bias)).exp() if bias in self.posterior.mean else None
+        return F.linear(x.square(), (2 * log_deviation(weight)).exp(), own)
 
     def _turned(self, z: Tensor, weight: str, bias: str) -> Tensor:
         rows = self.posterior.bases[weight].rows

@@ -58,7 +58,7 @@ class Training:
 
     data: str = "mnist"
     examples: int | None = None
-    sgd_epochs: int = 10
+    sgd_epochs: int = 3
     sgd_rate: float = 0.01
     momentum: float = 0.9
     sgd_batch: int = 128
@@ -95,7 +95,7 @@ def prepare(
     optimiser = torch.optim.SGD(model.parameters(), lr=training.sgd_rate, momentum=training.momentum)
     for epoch in range(training.sgd_epochs):
         order = torch.randperm(len(x), generator=rng.child("order", epoch).torch())
-        for batch in order.split(training.sgd_batch):
+        for batch in torch.split(order, training.sgd_batch):
             optimiser.zero_grad()
             torch.autograd.backward(F.cross_entropy(model(x[batch]), y[batch]))
             optimiser.step()

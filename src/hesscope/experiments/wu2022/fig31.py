@@ -24,7 +24,7 @@ class Config(Training):
 
     row: str = "T-200^2_10"
     layer: str = "fc1.weight"
-    epochs: int = 20
+    epochs: int = 10
     batch_size: int = 256
     draws: int = 60_000
 
@@ -98,7 +98,8 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         axis.fill_between(place, found["low"], found["high"], alpha=0.25, lw=0, label="10 to 90 %")
         axis.semilogy(place, found["variance"], label="median variance")
         axis.axhline(found["prior"], color="black", lw=0.8, ls=":", label="prior")
-        axis.set_title(f"{method}: bound {found['bound']:.3f}", fontsize=10)
+        along = " (along iter's axes)" if method == "base" else ""
+        axis.set_title(f"{method}{along}: bound {found['bound']:.3f}", fontsize=9)
         axis.set_xlabel("eigenvalue rank, % (largest first)")
     axes[0][0].set_ylabel(f"posterior variance, {outcome.config['layer']}")
     axes[0][0].legend(fontsize=8)

@@ -1,0 +1,47 @@
+"""The quick sizes of Table 10 and Figure 31: every claim holds, every figure draws, and a killed table goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hesscope.errors import InputError
+from hesscope.experiments import registry
+from hesscope.experiments.wu2022 import table10
+
+
+@pytest.mark.parametrize("name", ["table10", "fig31"])
+def test_claims_hold_at_the_quick_size(name):
+    experiment = registry.find(f"wu2022.{name}")
+    outcome = experiment.run(experiment.quick)
+    assert [claim for claim in outcome.claims if not claim.holds] == []
+    assert len(outcome.claims) >= 3
+    assert all(figure.axes for figure in experiment.figures(outcome).values())
+
+
+def test_finished_methods_are_read_from_the_state_folder(tmp_path, monkeypatch):
+    config = replace(
+        table10.EXPERIMENT.quick, methods=("base",), sgd_epochs=1, epochs=1, data_prior=False, state=str(tmp_path)
+    )
+    first = table10.run(config)
+    monkeypatch.setattr("hesscope.experiments.wu2022._bounds.optimize", None)
+    assert table10.run(config).data["T-50"]["bound"] == first.data["T-50"]["bound"]
+
+
+def test_claims_fail_when_methods_are_exchanged(monkeypatch):
+    """With BASE in the place of ITER there is no margin, and the claim says so."""
+    true = table10.certificates
+    monkeypatch.setattr(
+        table10,
+        "certificates",
+        lambda prepared, methods, *rest: {m: true(prepared, ["base"], *rest)["base"] for m in methods},
+    )
+    config = replace(table10.EXPERIMENT.quick, methods=("base", "iter"), epochs=2, sgd_epochs=2, data_prior=False)
+    (claim,) = [c for c in table10.run(config).claims if "eigenbases" in c.statement]
+    assert not claim.holds
+
+
+def test_unknown_rows_are_refused():
+    with pytest.raises(InputError, match="There are: T-50"):
+        table10.run(table10.Config(rows=("T-7",)))
