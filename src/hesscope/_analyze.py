@@ -29,6 +29,7 @@ from .report.config import AnalyzeConfig as AnalyzeConfig
 from .report.provenance import provenance
 from .report.stages import Stages
 from .rng import Rng
+from .structure import norm_products
 
 Watch = Callable[[str, int], Callable[[int, float], None]]
 MOST_VECTOR_ENTRIES = 4_000_000
@@ -201,6 +202,10 @@ class _Run:
             count = survey.block_count(self.problem, kind)
             if count < 2 or (kind != "layer" and count > self.config.most_blocks):
                 self.notes.append(f"No block map by {kind}: {count:,} blocks.")
+                continue
+            price = norm_products(self.problem, kind) if kind != "layer" else 0
+            if price > self.config.most_products:
+                self.notes.append(f"No block map by {kind}: it takes {price:,} products (--most-products).")
                 continue
             if self.watch:
                 self.watch(f"blocks by {kind}", 0)

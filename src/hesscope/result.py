@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import zipfile
@@ -15,6 +16,20 @@ from ._version import __version__
 from .errors import InputError, refuse
 
 FORMAT = 1
+
+# Where results are defined, those that need no torch first. A file can name a result of these, and nothing else.
+HOMES = (
+    "report.analysis",
+    "experiments.base",
+    "closed_form",
+    "rmt.block_limits",
+    "linalg",
+    "curvature.check",
+    "curvature.plan",
+    "structure",
+    "kron",
+    "pacbayes",
+)
 _KINDS: dict[str, type[Result]] = {}
 _R = TypeVar("_R", bound="Result")
 
@@ -121,10 +136,18 @@ def _decode(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
         return tuple(_decode(item, arrays) for item in value["$tuple"])
     if "$dict" in value:
         return {key: _decode(item, arrays) for key, item in value["$dict"].items()}
-    kind = _KINDS.get(value["$kind"])
-    if kind is None:
-        raise ValueError(f"unknown kind {value['$kind']!r}")
+    kind = _class_of(value["$kind"])
     return kind(**{key: _decode(item, arrays) for key, item in value["fields"].items()})
+
+
+def _class_of(kind: str) -> type[Result]:
+    for home in HOMES:
+        if kind in _KINDS:
+            break
+        importlib.import_module(f".{home}", __package__)
+    if kind not in _KINDS:
+        raise ValueError(f"unknown kind {kind!r}")
+    return _KINDS[kind]
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -69,6 +69,22 @@ def test_linear_regression_has_its_textbook_hessian() -> None:
     assert torch.allclose(H, torch.kron(torch.eye(3, dtype=torch.float64), 2 * x.T @ x / 30), atol=1e-13)
 
 
+def test_product_of_two_parameters_swaps_their_parts() -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.idle = (nn.Parameter(torch.randn(3, dtype=torch.float64)) for _ in range(3))
+
+    H = hs.Hessian(hs.Problem.of(Pair(), lambda m: (m.a * m.b).sum(), None))
+    eye, none = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
+    exact = torch.cat([torch.cat(row, 1) for row in ((none, eye, none), (eye, none, none), (none,) * 3)])
+    V = torch.randn(9, 2, dtype=torch.float64)
+    before = V.clone()
+    assert torch.equal(H @ V, exact @ V)
+    assert torch.equal(H @ V[:, 0], exact @ V[:, 0])
+    assert torch.equal(V, before)
+
+
 def test_softmax_regression_has_its_textbook_hessian() -> None:
     x, y = torch.randn(30, 4, dtype=torch.float64), torch.randint(0, 3, (30,))
     model = nn.Linear(4, 3, bias=False).double()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from hesscope.errors import InputError
 from hesscope.partition import Partition
 from hesscope.result import Result
 from hesscope.rng import Rng
-from hesscope.structure import BlockNorms, block_norms, dense_hessian, output_block_norms
+from hesscope.structure import BlockNorms, block_norms, dense_hessian, norm_products, output_block_norms
 from hesscope.structure import norms as norms_module
 from hesscope.structure.gram import PairNorms
 from structure.networks import convolutional, data, language, mlp, problem
@@ -89,7 +91,7 @@ def test_pair_norms_in_chunks_without_holding(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("matrix", ["hessian", "gauss_newton"])
 def test_convolutions_by_channel(matrix: str) -> None:
-    assert assert_norms(convolutional(), "neuron", matrix).products == 20
+    assert assert_norms(convolutional(), "neuron", matrix).products == norm_products(convolutional(), "neuron") == 20
 
 
 def test_attention_by_head() -> None:
@@ -138,6 +140,7 @@ def test_too_many_columns_are_sampled_but_linear_layers_stay_exact(monkeypatch: 
     with pytest.warns(UserWarning, match="20 parameters outside linear layers are estimated, 8 probes"):
         found = block_norms(p, "neuron", probes=8)
     assert not found.exact
+    assert found.products == norm_products(p, "neuron", probes=8) == 16
     dense = np.ix_(range(2, 6), range(2, 6))
     np.testing.assert_allclose(found.norms[dense], exact.norms[dense], rtol=1e-9)
     assert (found.stderr[:2] > 0).all()
@@ -179,6 +182,10 @@ def test_result_is_saved_and_loaded(tmp_path: Any) -> None:
     again = Result.load(found.save(tmp_path / "norms"))
     assert isinstance(again, BlockNorms)
     assert again.ratio == found.ratio
+    # A process that never measured norms must know what they are.
+    script = f"import hesscope as hs; print(hs.Result.load({str(tmp_path / 'norms')!r}).kind)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "BlockNorms"
 
 
 @pytest.mark.parametrize(

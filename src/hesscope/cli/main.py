@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,53 +12,44 @@ import tyro
 from rich.console import Console
 
 from ..errors import HesscopeError
-from .commands.analyze import Analyze
-from .commands.blocks import Blocks
-from .commands.bound import BoundCommand
-from .commands.check import Check
-from .commands.compare import Compare
-from .commands.decouple import Decouple
-from .commands.demo import Demo
-from .commands.plan import Plan
-from .commands.report import Report, Show
-from .commands.reproduce import Reproduce
-from .commands.spectrum import SpectrumCommand
-from .commands.theory import Theory
 from .notes import warnings_as_notes
 from .progress import Bars
 
-COMMANDS: dict[str, type[Any]] = {
-    "analyze": Analyze,
-    "spectrum": SpectrumCommand,
-    "blocks": Blocks,
-    "decouple": Decouple,
-    "bound": BoundCommand,
-    "plan": Plan,
-    "check": Check,
-    "theory": Theory,
-    "reproduce": Reproduce,
-    "compare": Compare,
-    "report": Report,
-    "show": Show,
-    "demo": Demo,
+COMMANDS = {
+    "analyze": "analyze.Analyze",
+    "spectrum": "spectrum.SpectrumCommand",
+    "blocks": "blocks.Blocks",
+    "decouple": "decouple.Decouple",
+    "bound": "bound.BoundCommand",
+    "plan": "plan.Plan",
+    "check": "check.Check",
+    "theory": "theory.Theory",
+    "reproduce": "reproduce.Reproduce",
+    "compare": "compare.Compare",
+    "report": "report.Report",
+    "show": "report.Show",
+    "demo": "demo.Demo",
 }
 STOPPED = 130
 
 
 def parse(arguments: Sequence[str] | None) -> Any:
     """The command object that these arguments describe; exits with 2 and a message when they describe none."""
-    union: Any = None
-    for name, command in COMMANDS.items():
-        choice: Any = Annotated[command, tyro.conf.subcommand(name)]
-        union = choice if union is None else union | choice
+    given = list(sys.argv[1:] if arguments is None else arguments)
     config = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    return tyro.cli(
-        union,
-        prog="hesscope",
-        description="Compute, explain and predict the Hessian of neural networks.",
-        args=arguments,
-        config=config,
-    )
+    if given and given[0] in COMMANDS:  # one command without the others: theory then starts without torch
+        return tyro.cli(_command(given[0]), prog=f"hesscope {given[0]}", args=given[1:], config=config)
+    union: Any = None
+    for name in COMMANDS:
+        choice: Any = Annotated[_command(name), tyro.conf.subcommand(name)]
+        union = choice if union is None else union | choice
+    about = "Compute, explain and predict the Hessian of neural networks."
+    return tyro.cli(union, prog="hesscope", description=about, args=given, config=config)
+
+
+def _command(name: str) -> Any:
+    module, _, kind = COMMANDS[name].partition(".")
+    return getattr(importlib.import_module(f".commands.{module}", __package__), kind)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -34,6 +34,7 @@ class KeptGraphs:
         self.leaves = problem.leaves()
         self.kept_batches = 0
         self.kept_bytes = 0
+        self.everything_kept = False
         self._built = False
 
     def build(self) -> None:
@@ -45,9 +46,11 @@ class KeptGraphs:
         per_example = self.bytes_per_example(next(iter(self.problem.batches)))
         # Small batches waste time on reading and writing gradients: join them, where examples do not see each other.
         most = int(_JOINED_BYTES / max(per_example, 1.0)) if self.problem.joinable else 0
+        self.everything_kept = True
         for batch, count in in_larger_batches(self.problem.batches, most):
             size = int(per_example * (examples_in(batch) or 1))
             if not self.problem.ledger.take(size):
+                self.everything_kept = False
                 break
             taken += size
             for piece in in_pieces(batch, self.keep):
@@ -107,9 +110,13 @@ def in_turn(block: Tensor) -> Iterator[Tensor]:
         return
     room = torch.empty(min(_ROOM, block.shape[0]), block.shape[1], dtype=block.dtype, device=block.device)
     for few in torch.split(block, _ROOM):
-        for start in range(0, block.shape[1], _STRIP):
-            room[: len(few), start : start + _STRIP] = few[:, start : start + _STRIP]
-        yield from room[: len(few)]
+        yield from _copy_strips(few, room[: len(few)])
+
+
+def _copy_strips(block: Tensor, room: Tensor) -> Tensor:
+    for start in range(0, block.shape[1], _STRIP):
+        room[:, start : start + _STRIP] = block[:, start : start + _STRIP]
+    return room
 
 
 class GradientGraphs(KeptGraphs):
@@ -144,6 +151,8 @@ class GradientGraphs(KeptGraphs):
 
     def _products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         self.build()
+        if self.method == "kept" and rows == columns and self.everything_kept:
+            return self._pull_in_place(rows, block)
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         if self.kept_batches:
             self._pull(self.sums, columns, rows, block, out, keep=True)
@@ -151,6 +160,33 @@ class GradientGraphs(KeptGraphs):
             for gradients in in_pieces(batch, self.trace):
                 self._pull(gradients, columns, rows, block, out, keep=False)
         return out
+
+    def _pull_in_place(self, space: ParameterSpace, block: Tensor) -> Tensor:
+        """Each vector gives its place to its product, so that a block costs one pass over fresh memory."""
+        out = _copy_strips(block, torch.empty(block.shape, dtype=block.dtype, device=block.device))
+        live, sources = self._live(self.sums, space)
+        if not live:
+            return out.zero_()
+        places = dict(space.slices())
+        targets = [self.leaves[name] for name in space.names]
+        here = out.untyped_storage().data_ptr()
+        for vector in out:
+            cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
+            pulled = _grad(sources, targets, cotangents)
+            # Where the loss is a product of two parameters, a piece is a view of the vector that it replaces.
+            own = [p.clone() if p is not None and p.untyped_storage().data_ptr() == here else p for p in pulled]
+            for place, piece in zip(places.values(), own, strict=True):
+                if piece is None:
+                    vector[place] = 0
+                else:
+                    vector[place] = piece.reshape(-1)
+        return out
+
+    def _live(self, gradients: Sequence[Tensor | None], columns: ParameterSpace) -> tuple[list[str], list[Tensor]]:
+        """The parameters among `columns` whose gradient depends on something, and those gradients."""
+        of = {name: g for name, g in zip(self.leaves, gradients, strict=True) if g is not None and g.requires_grad}
+        live = [name for name in columns.names if name in of]
+        return live, [of[name] for name in live]
 
     def _pull(
         self,
@@ -161,24 +197,21 @@ class GradientGraphs(KeptGraphs):
         out: Tensor,
         keep: bool,
     ) -> None:
-        names = list(self.leaves)
-        of = {name: g for name, g in zip(names, gradients, strict=True) if g is not None and g.requires_grad}
-        live = [name for name in columns.names if name in of]
+        live, sources = self._live(gradients, columns)
         if not live:
             return
         targets = [self.leaves[name] for name in rows.names]
-        sources = [of[name] for name in live]
         places = dict(columns.slices())
         if self.method == "batched" and block.shape[0] > 1:
             for few, totals in zip(torch.split(block, _COLUMNS), torch.split(out, _COLUMNS), strict=True):
-                cotangents = [_shaped(few[:, places[name]], of[name], (len(few),)) for name in live]
+                cotangents = [_shaped(few[:, places[n]], g, (len(few),)) for n, g in zip(live, sources, strict=True)]
                 pulled = _grad(sources, targets, cotangents, batched=True)
                 for (_, place), piece in zip(rows.slices(), pulled, strict=True):
                     if piece is not None:
                         totals[:, place] += piece.reshape(len(few), -1).to(out.dtype)
             return
         for index, (vector, total) in enumerate(zip(in_turn(block), out, strict=True)):
-            cotangents = [_shaped(vector[places[n]], of[n], ()) for n in live]
+            cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
             pulled = _grad(sources, targets, cotangents, keep=keep or index + 1 < len(block))
             for (_, place), piece in zip(rows.slices(), pulled, strict=True):
                 if piece is not None:

@@ -27,6 +27,8 @@ class AnalyzeConfig:
     """Norms of the blocks by layer and, when there are few enough, by neuron."""
     most_blocks: int = 400
     """Finer maps with more blocks than this are left out."""
+    most_products: int = 4000
+    """Finer maps that take more products with the Hessian than this are left out."""
     decouple: int = 8
     """Layers to compare with a Kronecker product, at most."""
     fit: bool = False

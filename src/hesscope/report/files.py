@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import re
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from ..errors import refuse
 from ..result import Result
 
 MOST_BYTES = 4 * 10**9
-
-# Where results are defined, those that need no torch first. A file can name a result of these, and nothing else.
-HOMES = (
-    "hesscope.report.analysis",
-    "hesscope.experiments.base",
-    "hesscope.closed_form",
-    "hesscope.rmt.block_limits",
-    "hesscope.linalg",
-    "hesscope.curvature.check",
-    "hesscope.curvature.plan",
-    "hesscope.structure",
-    "hesscope.kron",
-)
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
@@ -39,14 +22,7 @@ def load_result(path: str | os.PathLike[str]) -> Result:
         refuse("a result file must exist", f"{str(path)!r}", "Give the .json that a Hesscope command wrote.")
     _inspect_archive(stem.with_name(stem.name + ".npz"))
     try:
-        _import_homes(set(_kinds(json.loads(described.read_text()))))
         return Result.load(stem)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        refuse(
-            "a result file must hold complete JSON",
-            f"{described.name!r} ({error})",
-            "It may be truncated: write it again.",
-        )
     except RecursionError:
         refuse("a result file must not nest this deeply", f"{described.name!r}", "Was it written by Hesscope?")
 
@@ -66,32 +42,6 @@ def result_files(places: list[Path]) -> list[Path]:
             "Run `hesscope analyze`.",
         )
     return found
-
-
-def _import_homes(kinds: set[str]) -> None:
-    known: set[str] = set()
-    for module in HOMES:
-        if kinds <= known:
-            return
-        importlib.import_module(module)
-        known = {kind.__name__ for kind in _subclasses(Result)}
-
-
-def _subclasses(kind: type[Result]) -> Iterator[type[Result]]:
-    for below in kind.__subclasses__():
-        yield below
-        yield from _subclasses(below)
-
-
-def _kinds(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$kind"), str):
-            yield value["$kind"]
-        for item in value.values():
-            yield from _kinds(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _kinds(item)
 
 
 def _inspect_archive(path: Path) -> None:

@@ -7,6 +7,7 @@ from .heat import HeatMap as HeatMap
 from .heat import heat_map as heat_map
 from .norms import BlockNorms as BlockNorms
 from .norms import block_norms as block_norms
+from .norms import norm_products as norm_products
 from .spectra import BlockSpectra as BlockSpectra
 from .spectra import block_spectra as block_spectra
 from .stripes import Stripes as Stripes

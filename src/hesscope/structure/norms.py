@@ -146,6 +146,18 @@ def block_norms(
     )
 
 
+def norm_products(problem: Problem, partition: Partition | Kind = "neuron", probes: int = 16) -> int:
+    """How many products `block_norms` takes by itself: none where structure gives everything."""
+    chosen, stream = as_partition(partition, problem), Stream(problem)
+    columns = stream.unstructured
+    labels = chosen.labels[stream.order]
+    sampled = torch.unique(labels[:columns])
+    if columns <= _EXACT_COLUMNS or probes * len(sampled) >= columns:
+        return columns
+    mixed = bool(torch.isin(sampled, labels[columns:]).any())
+    return probes * (chosen.count if mixed else len(sampled))
+
+
 def _refuse_too_many(blocks: int) -> None:
     """Sums, their mirror images, norms and errors hold about six B x B arrays of float64 at once."""
     size = 6 * 8 * blocks**2
