@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hesscope as hs
 from curvature.cases import CASES, dense_hessian
@@ -69,13 +71,36 @@ def test_linear_regression_has_its_textbook_hessian() -> None:
     assert torch.allclose(H, torch.kron(torch.eye(3, dtype=torch.float64), 2 * x.T @ x / 30), atol=1e-13)
 
 
+class Swap(torch.autograd.Function):
+    """(a, b) ↦ (b, a), whose derivative hands on the vectors themselves, without a copy."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Any:
+        return b.clone(), a.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[1], grads[0]
+
+
+class Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return (a * b).sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return Swap.apply(*ctx.saved_tensors)
+
+
 def test_product_of_two_parameters_swaps_their_parts() -> None:
     class Pair(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.a, self.b, self.idle = (nn.Parameter(torch.randn(3, dtype=torch.float64)) for _ in range(3))
 
-    H = hs.Hessian(hs.Problem.of(Pair(), lambda m: (m.a * m.b).sum(), None))
+    H = hs.Hessian(hs.Problem.of(Pair(), lambda m: Dot.apply(m.a, m.b), None))
     eye, none = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
     exact = torch.cat([torch.cat(row, 1) for row in ((none, eye, none), (eye, none, none), (none,) * 3)])
     V = torch.randn(9, 2, dtype=torch.float64)

@@ -173,7 +173,7 @@ class GradientGraphs(KeptGraphs):
         for vector in out:
             cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
             pulled = _grad(sources, targets, cotangents)
-            # Where the loss is a product of two parameters, a piece is a view of the vector that it replaces.
+            # A derivative may hand on the vector itself: such a piece is a view of what it is to replace.
             own = [p.clone() if p is not None and p.untyped_storage().data_ptr() == here else p for p in pulled]
             for place, piece in zip(places.values(), own, strict=True):
                 if piece is None:

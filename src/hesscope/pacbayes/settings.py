@@ -46,7 +46,7 @@ class Settings:
     """Examples per step."""
     rate: float = 1e-3
     """Learning rate of the means."""
-    newton_rate: float = 0.15
+    newton_rate: float = 0.1
     """Step of the means in our method, as a share of a Newton step on a batch."""
     scale_rate: float = 2e-2
     """Learning rate of the log standard deviations and of the prior's."""

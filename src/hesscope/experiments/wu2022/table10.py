@@ -24,7 +24,7 @@ class Config(Training):
     rows: tuple[str, ...] = tuple(row.name for row in ROWS if row.name in PRINTED)
     methods: tuple[str, ...] = METHODS
     epochs: int = 10
-    our_epochs: int = 5
+    our_epochs: int = 6
     batch_size: int = 256
     refresh: int = 5
     draws: int = 180_000
