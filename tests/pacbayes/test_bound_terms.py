@@ -92,7 +92,7 @@ def test_printed_rows_of_table_10_need_no_monte_carlo_term():
         j = round(100 * (math.log(0.1) - 2 * half_log))
         many = hs.pacbayes.bound(error, 10**12, kl, 60_000, j)
         assert many.value == pytest.approx(printed, abs=6e-4)
-        assert hs.pacbayes.bound(error, 50_000, kl, 60_000, j).value > printed + 1.5e-3
+        assert hs.pacbayes.bound(error, 50_000, kl, 60_000, j).value > printed + 3e-3
 
 
 def test_printed_rows_at_the_ceiling_are_outside_the_union_bound():

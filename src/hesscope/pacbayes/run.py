@@ -79,8 +79,6 @@ class Run:
             started = time.process_time()
             if self.method.refresh_at(self.epoch, self.settings.refresh):
                 self.posterior.change_bases(self._bases())
-                if self.method.ours:
-                    scales_from_curvature(self.posterior, self.sample.size, self.grid)
                 self.optimisers = self._optimisers()
             errors = self._one_epoch(tell)
             self.epoch += 1

@@ -32,7 +32,7 @@ METHODS: dict[str, Method] = {
     "iter": Method("kronecker", "regularly"),
     "iter_decay": Method("kronecker", "ever later"),
     "iter_m": Method("predicted", "regularly"),
-    "local": Method("kronecker", "ever later", ours=True),
+    "local": Method("kronecker", ours=True),
 }
 
 

@@ -154,7 +154,7 @@ EXPERIMENT = Experiment(
     name="wu2022.table10",
     title="PAC-Bayes bounds in Hessian eigenbases",
     source="Wu et al., Table 10",
-    quick=Config(data="digits", rows=("T-50",), sgd_epochs=20, epochs=30, our_epochs=30, batch_size=100, draws=20_000),
+    quick=Config(data="digits", rows=("T-50",), sgd_epochs=20, epochs=20, our_epochs=20, batch_size=100, draws=20_000),
     paper=Config(),
     run=run,
     figures=figures,
