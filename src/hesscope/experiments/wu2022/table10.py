@@ -137,7 +137,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         for method, value in zip(("base", "iter"), PRINTED.get(name, ()), strict=False):
             if method in labels:
                 where = labels.index(method)
-                label = "printed (20 to 50 times the epochs)" if method == "base" else None
+                label = "printed (2000 epochs)" if method == "base" else None
                 axis.plot([where - 0.4, where + 0.4], [value, value], color=THEORY, lw=2, label=label)
         if "data_prior" in found:
             axis.bar([len(labels)], found["data_prior"]["bound"], width=0.7, color=axis.patches[0].get_facecolor())
