@@ -101,6 +101,7 @@ def eigen_jobs(
 
 
 def density_jobs(model: nn.Module, data: Data, probes: int, steps: int) -> dict[str, Callable[[], object]]:
+    """PyHessian's density calls torch.eig, which torch no longer has."""
     import curvlinops
     import hessian_eigenthings as he
 
@@ -111,5 +112,4 @@ def density_jobs(model: nn.Module, data: Data, probes: int, steps: int) -> dict[
         "hessian-eigenthings": lambda: he.spectral_density(
             eigenthings_hessian(model, data), num_runs=probes, lanczos_steps=steps, seed=0
         ),
-        "PyHessian": lambda: pyhessian_hessian(model, data).density(iter=steps, n_v=probes),
     }

@@ -61,17 +61,16 @@ def eigen_rows() -> list[Row]:
 def density_rows() -> list[Row]:
     model, x, y = small_mlp()
     H = hs.Hessian(hs.Problem.of(model.double(), "cross_entropy", (x.double(), y)))
-    exact = AtomicMeasure.of(torch.linalg.eigvalsh(H.dense()).numpy())
+    matrix = H.dense().numpy()
+    exact = AtomicMeasure.of(np.linalg.eigvalsh(matrix))
     model.float()
-    errors: dict[str, list[float]] = {"ours": [], "10 x 80": []}
-    products = []
+    ours, plain, products = [], [], []
     for seed in range(5):
-        short = hs.spectral_density(H, probes=10, steps=80, rng=hs.Rng(seed))
-        long = hs.spectral_density(H, probes=10, steps=80, tol=0, rng=hs.Rng(seed))
-        errors["ours"].append(exact.wasserstein(AtomicMeasure.of(short.nodes, short.weights)))
-        errors["10 x 80"].append(exact.wasserstein(AtomicMeasure.of(long.nodes, long.weights)))
-        products.append(short.products)
-    accuracy = float(np.mean(errors["ours"]) / np.mean(errors["10 x 80"]))
+        found = hs.spectral_density(H, probes=10, steps=80, rng=hs.Rng(seed))
+        ours.append(exact.wasserstein(AtomicMeasure.of(found.nodes, found.weights)))
+        plain.append(exact.wasserstein(_plain_quadrature(matrix, 10, 80, seed)))
+        products.append(found.products)
+    accuracy = float(np.mean(ours) / np.mean(plain))
     model, x, y = lenet()
     seconds, found = once(
         lambda: hs.spectral_density(hs.Hessian(hs.Problem.of(model, "cross_entropy", (x, y))), probes=10, steps=80)
@@ -81,7 +80,7 @@ def density_rows() -> list[Row]:
     best = min(peers, key=lambda n: peers[n])
     ratio = peers[best] / seconds
     note = (
-        f"W1 error against the exact spectrum of a 2,410-parameter MLP, relative to that of 10 x 80 steps: {accuracy:.2f} "
+        f"W1 error against the exact spectrum of a 2,410-parameter MLP, relative to that of plain quadrature with 10 x 80 steps: {accuracy:.2f} "
         f"(with {np.mean(products):.0f} products there, {found.products} on LeNet5)"
     )
     return [
@@ -91,10 +90,31 @@ def density_rows() -> list[Row]:
             f"{ratio:.1f} ({best})",
             ratio,
             ">= 2.5x faster",
-            ratio >= 2.5 and accuracy <= 1.1,
+            ratio >= 2.5 and accuracy <= 1,
             note,
         )
     ]
+
+
+def _plain_quadrature(matrix: np.ndarray, probes: int, steps: int, seed: int) -> AtomicMeasure:
+    """Stochastic Lanczos quadrature as the peers do it: a fixed number of steps, fully reorthogonalised."""
+    generator = np.random.default_rng(seed)
+    nodes, weights = [], []
+    for _ in range(probes):
+        q = generator.standard_normal(len(matrix))
+        basis = [q / np.linalg.norm(q)]
+        alpha, beta = [], []
+        for _ in range(steps):
+            z = matrix @ basis[-1]
+            alpha.append(z @ basis[-1])
+            for _ in range(2):
+                z -= np.array(basis).T @ (np.array(basis) @ z)
+            beta.append(np.linalg.norm(z))
+            basis.append(z / beta[-1])
+        values, vectors = np.linalg.eigh(np.diag(alpha) + np.diag(beta[:-1], 1) + np.diag(beta[:-1], -1))
+        nodes.append(values)
+        weights.append(vectors[0] ** 2 / probes)
+    return AtomicMeasure.of(np.concatenate(nodes), np.concatenate(weights))
 
 
 def trace_rows() -> list[Row]:

@@ -196,13 +196,26 @@ class _ConvSquares(_Squares):
         assert not isinstance(padding, str)
         patches = F.unfold(x, module.kernel_size, module.dilation, padding, module.stride)
         self.patches = patches.reshape(len(x) * module.groups, -1, patches.shape[-1]).transpose(1, 2)
+        self.waiting: list[Tensor] = []  # few channels make poor matrix products; those of several passes together do
 
     def add(self, delta: Tensor) -> None:
         flat = delta.flatten(2)
         self.bias = self.bias + self._reduce(flat.sum(-1).square())
-        grouped = flat.reshape(self.patches.shape[0], -1, flat.shape[-1])
-        squares = torch.bmm(grouped, self.patches).square_().reshape(len(delta), *self.module.weight.shape)
-        self.weight = self.weight + self._reduce(squares)
+        self.waiting.append(flat.reshape(self.patches.shape[0], -1, flat.shape[-1]))
+        if len(self.waiting) * flat.numel() * flat.element_size() > _CHUNK_BYTES:
+            self._multiply()
+
+    def result(self) -> dict[str, Tensor]:
+        self._multiply()
+        return super().result()
+
+    def _multiply(self) -> None:
+        if not self.waiting:
+            return
+        outer = torch.bmm(torch.cat(self.waiting, 1), self.patches).square_()
+        squares = outer.reshape(len(outer), len(self.waiting), -1, outer.shape[-1]).sum(1)
+        self.weight = self.weight + self._reduce(squares.reshape(len(self.x), *self.module.weight.shape))
+        self.waiting = []
 
 
 class _NormalisationSquares(_Squares):
