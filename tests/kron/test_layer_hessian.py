@@ -129,3 +129,28 @@ def test_a_loss_that_is_only_a_number():
     problem = hs.Problem.of(model, total, [(x[:3], w[:3]), (x[3:], w[3:])])
     truth = cases.block_by_double_backward(problem, lambda net: total(net, (x, w))[0] / w.sum(), "0")
     assert torch.allclose(layer_hessian(problem, "0").dense(), truth, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_inputs_that_are_always_zero_are_left_out(activation):
+    generator = hs.Rng(3).torch()
+    x = torch.randn(14, 8, dtype=torch.float64, generator=generator)
+    x[:, 5] = 0.0
+    x[:7, 2] = 0.0  # in the first batch only
+    y = torch.randint(0, 3, (14,), generator=generator)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 5), activation(), nn.Linear(5, 3)).double()
+    problem = hs.Problem.of(model, "cross_entropy", (x, y), batch_size=7)
+    op = layer_hessian(problem, "0")
+    held = [form.held.shape[-1] for form in op.full_forms()]
+    assert held == [6, 7] or held == [7]
+    truth = hs.Hessian(problem).block("0.weight").dense()
+    assert torch.allclose(op.dense(), truth, rtol=1e-12, atol=1e-15)
+    assert float(op.dense()[5].abs().max()) == 0.0
+    rearranged = truth.view(5, 8, 5, 8)
+    b = torch.randn(8, 8, dtype=torch.float64, generator=generator)
+    a = torch.randn(5, 5, dtype=torch.float64, generator=generator)
+    inputs = sum(form.against_inputs(b) for form in op.full_forms()) * problem.scale
+    outputs = sum(form.against_outputs(a) for form in op.full_forms()) * problem.scale
+    assert torch.allclose(inputs, torch.einsum("mnkl,nl->mk", rearranged, b), rtol=1e-10, atol=1e-14)
+    assert torch.allclose(outputs, torch.einsum("mnkl,mk->nl", rearranged, a), rtol=1e-10, atol=1e-14)

@@ -11,6 +11,7 @@ from torch import Tensor
 from .pieces import Piece
 
 _TILE = 2**21
+_WORTH_CUTTING = 0.95
 
 
 class Form(ABC):
@@ -93,22 +94,47 @@ class PositionForm(Form):
     """Shared by the forms that keep inputs and output Hessians apart: y = V x, then M y, then outer products with x."""
 
     def __init__(self, x: Tensor) -> None:
-        self.x = x
         self.single = x.shape[1] == x.shape[2] == 1  # one position, one group
+        self.live: Tensor | None = None
+        self.held = x
+        if x.shape[2] == 1:
+            live = x.flatten(0, -2).ne(0).any(0)
+            if (
+                int(live.sum()) < _WORTH_CUTTING * x.shape[3]
+            ):  # an image's border, a dead unit: rows and columns of zeros
+                self.live = live.nonzero().squeeze(1)
+                self.held = x[..., self.live].contiguous()
+        self.inputs = x.shape[3]
+
+    @property
+    def x(self) -> Tensor:
+        """The inputs `(U, P, groups, n)`."""
+        if self.live is None:
+            return self.held
+        whole = self.held.new_zeros(*self.held.shape[:3], self.inputs)
+        whole[..., self.live] = self.held
+        return whole
 
     def input_flops(self, m: int) -> float:
-        return 4.0 * m * self.x.numel() / self.x.shape[2]
+        return 4.0 * m * self.held.numel() / self.held.shape[2]
 
     def products(self, v: Tensor) -> Tensor:
+        if self.live is None:
+            return self._products(v)
+        out = torch.zeros_like(v)
+        out[..., self.live] = self._products(v[..., self.live])
+        return out
+
+    def _products(self, v: Tensor) -> Tensor:
         k, m, n = v.shape
-        units, positions, groups, _ = self.x.shape
+        units, positions, groups, _ = self.held.shape
         if groups == 1:
-            x = self.x.reshape(-1, n)
+            x = self.held.reshape(-1, n)
             y = (x @ v.reshape(-1, n).T).view(units, positions, k, m)
             return (self.curve(y).reshape(-1, k * m).T @ x).view(k, m, n)
-        y = torch.einsum("upgn,kgon->upkgo", self.x, v.reshape(k, groups, -1, n))
+        y = torch.einsum("upgn,kgon->upkgo", self.held, v.reshape(k, groups, -1, n))
         curved = self.curve(y.flatten(3)).reshape(y.shape)
-        return torch.einsum("upkgo,upgn->kgon", curved, self.x).reshape(v.shape)
+        return torch.einsum("upkgo,upgn->kgon", curved, self.held).reshape(v.shape)
 
     @abstractmethod
     def curve(self, y: Tensor) -> Tensor:
@@ -140,7 +166,7 @@ class FactorForm(PositionForm, FullForm):
         return out.view(units, k, positions, m).transpose(1, 2)
 
     def bytes(self) -> int:
-        return self.n.nbytes + self.x.nbytes
+        return self.n.nbytes + self.held.nbytes
 
     def against_inputs(self, b: Tensor) -> Tensor:
         gram = self.input_gram(b)
@@ -158,18 +184,18 @@ class FactorForm(PositionForm, FullForm):
     def inner_flops(self, other: FullForm) -> float:
         if not isinstance(other, FactorForm) or not self.single or not other.single:
             return inf
-        return 2.0 * len(other.x) * (self.n.numel() * other.n.shape[1] + self.x.numel())
+        return 2.0 * len(other.n) * (self.n.numel() * other.n.shape[1] + self.held.numel())
 
     def inner(self, other: FullForm) -> float:
         assert isinstance(other, FactorForm)
         (u, s), (w, t), m = self.n.shape[:2], other.n.shape[:2], self.n.shape[-1]
         total = 0.0
         rows = max(1, int(1e6 / max(1, s * w * t)))  # small tiles of the Gram matrix stay in the cache
-        theirs, x = other.n.reshape(-1, m), other.x.reshape(w, -1)
+        theirs, x, own = other.n.reshape(-1, m), other.x.reshape(w, -1), self.x
         for start in range(0, u, rows):
             mine = self.n[start : start + rows].reshape(-1, m)
             tile = (mine @ theirs.T).square_().view(-1, s, w, t).sum((1, 3))
-            inputs = self.x[start : start + rows].reshape(-1, x.shape[-1]) @ x.T
+            inputs = own[start : start + rows].reshape(-1, x.shape[-1]) @ x.T
             total += float((tile * inputs.square_()).double().sum())
         return total
 
@@ -188,12 +214,12 @@ class DenseForm(PositionForm, FullForm):
         return (by_unit @ self.matrix).view(units, k, positions, m).transpose(1, 2)
 
     def bytes(self) -> int:
-        return self.matrix.nbytes + self.x.nbytes
+        return self.matrix.nbytes + self.held.nbytes
 
     def _blocks(self) -> Tensor:
-        positions = self.x.shape[1]
+        positions = self.held.shape[1]
         m = self.matrix.shape[-1] // positions
-        return self.matrix.view(len(self.x), positions, m, positions, m)
+        return self.matrix.view(len(self.held), positions, m, positions, m)
 
     def against_inputs(self, b: Tensor) -> Tensor:
         return torch.einsum("utmpk,utp->mk", self._blocks(), self.input_gram(b))
@@ -204,12 +230,12 @@ class DenseForm(PositionForm, FullForm):
         return (inner @ x).reshape(-1, x.shape[-1]).T @ x.reshape(-1, x.shape[-1])
 
     def product_flops(self) -> float:
-        return self.input_flops(self.matrix.shape[-1] // self.x.shape[1]) + 2.0 * self.matrix.numel()
+        return self.input_flops(self.matrix.shape[-1] // self.held.shape[1]) + 2.0 * self.matrix.numel()
 
     def inner_flops(self, other: FullForm) -> float:
         if not isinstance(other, DenseForm) or not self.single or not other.single:
             return inf
-        return 2.0 * len(other.x) * (self.matrix.numel() + self.x.numel())
+        return 2.0 * len(other.matrix) * (self.matrix.numel() + self.held.numel())
 
     def inner(self, other: FullForm) -> float:
         assert isinstance(other, DenseForm)
