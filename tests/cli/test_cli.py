@@ -234,6 +234,16 @@ def test_reproduce_lists_every_experiment(capsys: Capture) -> None:
     assert all(e["title"] and e["source"] for e in found["experiments"])
 
 
+def test_settings_of_an_experiment_can_be_changed(capsys: Capture, tmp_path: Path) -> None:
+    settings = ["--set", "width=7", "--out", str(tmp_path)]
+    assert main(["reproduce", "cracking.fig1", *settings]) == 0
+    saved = json.loads((tmp_path / "cracking-fig1.json").read_text())
+    assert saved["result"]["fields"]["config"]["$dict"]["width"] == 7
+    for wrong in ("wide=7", "width", "width=broad"):
+        assert main(["reproduce", "cracking.fig1", "--set", wrong, "--out", str(tmp_path)]) == 2
+    assert "width" in capsys.readouterr().err
+
+
 def test_interrupted_analysis_goes_on_where_it_was(
     mlp: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from ...errors import refuse
 from ..answer import Answer
+from ..changes import changed
 from ..progress import Bars
 from .report import claim_line
 
@@ -25,6 +26,8 @@ class Reproduce:
     """Name every experiment."""
     size: Literal["quick", "paper"] = "quick"
     """Minutes, or the size of the paper."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE")] = ()
+    """Change settings of that size, for example --set epochs=100; `--list --json` shows them all."""
     data_dir: Path | None = None
     """Folder with real data (default: $HESSCOPE_DATA)."""
     out: Path = Path("reproduced")
@@ -46,7 +49,7 @@ class Reproduce:
             os.environ["HESSCOPE_DATA"] = str(self.data_dir)
         experiment = find(self.name)
         bars(f"{experiment.title} ({self.size})", 0)
-        outcome = experiment.run(experiment.quick if self.size == "quick" else experiment.paper)
+        outcome = experiment.run(changed(experiment.quick if self.size == "quick" else experiment.paper, self.set))
         stem = self.name.replace(".", "-")
         files = [outcome.save(self.out / stem)]
         files += save_figures({f"{stem}-{key}": made for key, made in experiment.figures(outcome).items()}, self.out)
