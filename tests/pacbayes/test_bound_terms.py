@@ -8,7 +8,7 @@ from decimal import Decimal, getcontext
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hesscope as hs
@@ -24,8 +24,10 @@ def exact_kl(q: float, p: float) -> float:
     return float(a * (a / b).ln() + (1 - a) * ((1 - a) / (1 - b)).ln())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=300)
 @given(RATES, st.floats(-1, 1), st.floats(-14, 0))
+@example(0.1875, -0.9999999999999999, 0.0)  # p = 2e-17: p - q has forgotten it
+@example(0.8125, 0.9999999999999999, 0.0)
 def test_binary_kl_keeps_its_digits_also_near_equality(q, direction, size):
     p = q + direction * 10**size * min(q, 1 - q)
     if p != q and 0 < p < 1:

@@ -22,7 +22,9 @@ def binary_kl(q: npt.ArrayLike, p: npt.ArrayLike) -> Any:
     (0.693147, 0.0)
     """
     q, p = np.broadcast_arrays(_probability(q, "q"), _probability(p, "p"))
-    return _plain(_divergence(q, p - q))
+    # Far from q the difference p - q forgets a small p or 1 - p; the textbook form does not, and cancels little there.
+    far = (p < 0.5 * q) | (1 - p < 0.5 * (1 - q))
+    return _plain(np.where(far, _textbook(q, p), _divergence(q, p - q)))
 
 
 def binary_kl_inverse(q: npt.ArrayLike, c: npt.ArrayLike) -> Any:
@@ -72,6 +74,13 @@ def excess(x: Any) -> Any:
         series = (series + coefficient) * near
     with np.errstate(divide="ignore"):
         return np.where(small, series * near, x - np.log1p(np.where(small, 0.0, x)))
+
+
+def _textbook(q: Array, p: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first = np.where(q > 0, q * np.log(q / p), 0.0)
+        second = np.where(q < 1, (1 - q) * np.log((1 - q) / (1 - p)), 0.0)
+    return np.asarray(first + second)
 
 
 def _divergence(q: Array, d: Array) -> Array:
