@@ -22,7 +22,7 @@ def main(wanted: list[str]) -> None:
         outcome = experiment.run(experiment.quick)
         figures = {f"{name}-{key}": figure for key, figure in experiment.figures(outcome).items()}
         images = [_small(path).name for path in save_figures(figures, OUT, formats=("png",))]
-        claims = [{"statement": claim.statement, "holds": claim.holds} for claim in outcome.claims]
+        claims = [{"statement": claim.statement, "holds": bool(claim.holds)} for claim in outcome.claims]
         entry = {
             "name": name,
             "title": experiment.title,

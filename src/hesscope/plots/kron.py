@@ -101,7 +101,8 @@ def bars(groups: Sequence[str], values: Mapping[str, ArrayLike], ylabel: str) ->
         )
     axis.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
     axis.set_ylabel(ylabel)
-    axis.legend(frameon=False, fontsize=9)
+    if len(values) > 1:
+        axis.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(values))
     return figure
 
 
