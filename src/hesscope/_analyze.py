@@ -219,6 +219,14 @@ class _Run:
             return (), None
         if self.watch:
             self.watch("Kronecker factors", 0)
+        price = {name: survey.second_derivative_passes(self.problem, name) for name in names}
+        dear = [name for name in names if price[name] > self.config.most_passes]
+        if dear:
+            most = max(price.values())
+            self.notes.append(
+                f"No Kronecker factors of {', '.join(dear)}: up to {most:,} backward passes per batch (--most-passes)."
+            )
+        names = [name for name in names if name not in dear]
         parts = list(survey.decouplings(self.problem, names).values())
         if len(parts) < len(names):
             self.notes.append(f"{len(names) - len(parts)} layers have no Kronecker form (tied weights, or used twice).")

@@ -11,6 +11,7 @@ from .curvature import Problem
 from .curvature.check import check
 from .errors import HesscopeError, InputError
 from .kron import Decoupling, approximate_full_eigenpairs, decouple, decouple_layers
+from .kron.plan import plan_layer
 from .measure import Array, AtomicMeasure
 from .partition import Kind, Partition
 from .report.analysis import BlockMap as BlockMap
@@ -57,6 +58,15 @@ def kronecker_layers(problem: Problem) -> list[str]:
         and getattr(module, "groups", 1) == 1
         and f"{name}.weight" in problem.space.names
     ]
+
+
+def second_derivative_passes(problem: Problem, layer: str) -> int:
+    """How many backward passes per batch E[M] of this layer takes, where factors do not give it."""
+    try:
+        plan = plan_layer(problem, layer)
+    except HesscopeError:
+        return 0  # `decouplings` leaves such a layer out
+    return 0 if plan.gauss_newton else plan.positions * plan.layer.outputs
 
 
 def decouplings(problem: Problem, layers: list[str]) -> dict[str, Decoupling]:

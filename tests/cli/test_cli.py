@@ -76,7 +76,7 @@ def test_analyze_writes_a_report_and_ends_in_ten_lines(mlp: str, capsys: Capture
 def test_own_models_are_analysed_from_short_files(
     name: str, text: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(text.strip().splitlines()) <= 17
+    assert len(text.strip().splitlines()) <= 15
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"{name}.py").write_text(text)
     code, found = run_json(capsys, "analyze", f"{name}.py:make_problem", "--out", "out", *SMALL)
@@ -85,6 +85,20 @@ def test_own_models_are_analysed_from_short_files(
     assert found["claims"][0]["holds"]
     assert found["between_layers"]["layer"] > 0
     assert found["kronecker_error"]
+
+
+def test_layers_that_take_too_many_passes_are_left_out_and_named(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tagger.py").write_text(TRANSFORMER)
+    code, found = run_json(capsys, "analyze", "tagger.py:make_problem", "--out", "out", *SMALL, "--most-passes", "20")
+    assert code == 0
+    assert list(found["kronecker_error"]) == ["head"]
+    notes = json.loads(Path("out/analysis.json").read_text())["result"]["fields"]["notes"]["$tuple"]
+    dear = next(note for note in notes if "--most-passes" in note)
+    assert "layer.linear1" in dear
+    assert "112 backward passes" in dear  # 7 tokens x 16 outputs
 
 
 def test_spectrum_of_one_matrix(mlp: str, capsys: Capture) -> None:

@@ -31,6 +31,8 @@ class AnalyzeConfig:
     """Finer maps that take more products with the Hessian than this are left out."""
     decouple: int = 8
     """Layers to compare with a Kronecker product, at most."""
+    most_passes: int = 1000
+    """Layers whose output Hessians take more backward passes per batch than this are left out of that (attention)."""
     fit: bool = False
     """Look for the limit law closest to the bulk (takes some seconds)."""
     check: bool = True
