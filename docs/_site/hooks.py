@@ -51,7 +51,7 @@ def on_files(files: Any, config: Any) -> Any:
             body = "\n\n".join(f"::: hesscope.{package}.{name}" for name in names)
             page = f"# hesscope.{package}\n\n{about}\n\n{body}\n"
             files.append(File.generated(config, f"reference/{package}.md", content=page))
-    facade = "# hesscope.analyze\n\n::: hesscope._analyze.analyze\n\n::: hesscope.report.config.AnalyzeConfig\n"
+    facade = "# hesscope.analyze\n\n::: hesscope.analysis.run.analyze\n\n::: hesscope.analysis.config.AnalyzeConfig\n"
     files.append(File.generated(config, "reference/analyze.md", content=facade))
     return files
 

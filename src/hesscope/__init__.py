@@ -20,11 +20,11 @@ _HOMES = {
         "Fisher",
         "Jacobian",
     ),
-    "curvature.check": (
+    "curvature.self_check": (
         "check",
         "Verdict",
     ),
-    "curvature.plan": (
+    "curvature.cost": (
         "plan",
         "Plan",
     ),
@@ -60,7 +60,7 @@ _HOMES = {
         "model_overlap",
         "logit_gradients",
     ),
-    "analyze": ("analyze",),
+    "analysis.run": ("analyze",),
     "operators": ("Counted",),
     "measure": ("AtomicMeasure",),
     "result": ("Result",),
@@ -76,17 +76,17 @@ if TYPE_CHECKING:
     from . import rmt as rmt
     from . import testing as testing
     from . import zoo as zoo
-    from .analyze import analyze as analyze
+    from .analysis.run import analyze as analyze
     from .curvature import Fisher as Fisher
     from .curvature import FunctionalHessian as FunctionalHessian
     from .curvature import GaussNewton as GaussNewton
     from .curvature import Hessian as Hessian
     from .curvature import Jacobian as Jacobian
     from .curvature import Problem as Problem
-    from .curvature.check import Verdict as Verdict
-    from .curvature.check import check as check
-    from .curvature.plan import Plan as Plan
-    from .curvature.plan import plan as plan
+    from .curvature.cost import Plan as Plan
+    from .curvature.cost import plan as plan
+    from .curvature.self_check import Verdict as Verdict
+    from .curvature.self_check import check as check
     from .kron import approximate_full_eigenpairs as approximate_full_eigenpairs
     from .kron import correspondence as correspondence
     from .kron import decouple as decouple
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-        globals()[name] = value  # also where a module has the same name, as analyze has
+        globals()[name] = value
         return value
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)

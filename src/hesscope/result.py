@@ -19,13 +19,13 @@ FORMAT = 1
 
 # Where results are defined, those that need no torch first. A file can name a result of these, and nothing else.
 HOMES = (
-    "report.analysis",
-    "experiments.base",
+    "results.analysis",
+    "results.claims",
     "closed_form",
     "rmt.block_limits",
     "linalg",
-    "curvature.check",
-    "curvature.plan",
+    "curvature.self_check",
+    "curvature.cost",
     "structure",
     "kron",
     "pacbayes",

@@ -139,9 +139,11 @@ def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatc
 
 
 def test_failed_check_exits_with_one(mlp: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hesscope.report.analysis import SelfCheck
+    from hesscope.results.analysis import SelfCheck
 
-    monkeypatch.setattr("hesscope._survey.verdict_of", lambda problem: SelfCheck(False, "kept", 1.0, "FAILED: fc1"))
+    monkeypatch.setattr(
+        "hesscope.analysis.parts.verdict_of", lambda problem: SelfCheck(False, "kept", 1.0, "FAILED: fc1")
+    )
     assert main(["check", mlp]) == 1
     assert "FAILED: fc1" in capsys.readouterr().out
 
@@ -274,7 +276,7 @@ def test_interrupted_analysis_goes_on_where_it_was(
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"run the same command again to go on" in error
-    monkeypatch.setattr("hesscope._analyze.eigenpairs", None)  # the first stage must come from disk
+    monkeypatch.setattr("hesscope.analysis.run.eigenpairs", None)  # the first stage must come from disk
     code, found = run_json(capsys, "analyze", "slow.py:slow_problem", "--out", "out", *SMALL)
     assert code == 0
     np.testing.assert_allclose(found["largest"], truth()[::-1][:5], rtol=1e-3)
@@ -282,7 +284,7 @@ def test_interrupted_analysis_goes_on_where_it_was(
 
 SLOW = """
 import os, time
-import hesscope._analyze as analyze
+import hesscope.analysis.run as analyze
 
 def slow_problem():
     trace = analyze.trace

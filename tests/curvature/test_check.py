@@ -57,8 +57,8 @@ def test_results_say_that_nothing_was_checked() -> None:
 def test_a_silently_wrong_module_is_found_and_named() -> None:
     verdict = hs.check(net(Wraps(WrongSquare)))
     assert not verdict.passed
-    assert len(verdict.failing_modules) == 1
-    assert verdict.failing_modules[0].startswith("1 (Wraps): its second derivative is off by")
+    assert len(verdict.faulty_modules) == 1
+    assert verdict.faulty_modules[0].startswith("1 (Wraps): its second derivative is off by")
     assert str(verdict).startswith("FAILED")
 
 
@@ -69,7 +69,7 @@ def test_a_module_without_second_derivative_is_named() -> None:
         hs.Hessian(problem) @ torch.ones(problem.space.size)
     verdict = hs.check(problem)
     assert not verdict.passed
-    assert verdict.failing_modules[0].startswith("0 (EmbeddingBag): no second derivative")
+    assert verdict.faulty_modules[0].startswith("0 (EmbeddingBag): no second derivative")
 
 
 def test_unused_parameters_are_reported_and_give_zero_blocks() -> None:

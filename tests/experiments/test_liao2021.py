@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hesscope.experiments import registry
-from hesscope.experiments.base import Outcome
+from hesscope.results.claims import Outcome
 
 NAMES = [f"liao2021.fig{k}" for k in range(1, 6)]
 

@@ -207,7 +207,7 @@ def test_memory_bounds_the_chunk_not_the_answer():
     small = hs.Problem.of(problem.model, "cross_entropy", list(problem.batches), memory=0)
     a, b = decouple(problem, "2"), decouple(small, "2")
     assert torch.allclose(a.output_hessian, b.output_hessian, rtol=1e-12, atol=1e-16)
-    assert small.ledger.used == 0
+    assert small.memory_budget.used == 0
     assert a.curvature == "second derivative, exact"
 
 

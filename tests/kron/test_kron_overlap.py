@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import hesscope as hs
 import kron.kron_cases as cases
 from hesscope.kron import correspondence, decouple, layer_hessian, matricize, model_overlap, subspace_overlap
-from hesscope.kron.models import permuted_overlaps
-from hesscope.kron.overlap import nested_overlaps
+from hesscope.kron.model_overlaps import permuted_overlaps
+from hesscope.kron.subspaces import nested_overlaps
 
 
 def _basis(seed: int, d: int, k: int) -> torch.Tensor:

@@ -37,7 +37,7 @@ FACTORS, SECOND = "Gauss-Newton factors, exact here", "second derivative, exact"
 @pytest.mark.parametrize("memory", [0.5, 0])
 def test_exact_for_every_kind_of_layer(case, layer, curvature, memory):
     problem, loss = case()
-    problem.ledger.limit = 10**9 if memory else 0
+    problem.memory_budget.limit = 10**9 if memory else 0
     op = layer_hessian(problem, layer)
     assert op.curvature == curvature
     truth = cases.block_by_double_backward(problem, loss, layer)
@@ -142,7 +142,7 @@ def test_inputs_that_are_always_zero_are_left_out(activation):
     model = nn.Sequential(nn.Linear(8, 5), activation(), nn.Linear(5, 3)).double()
     problem = hs.Problem.of(model, "cross_entropy", (x, y), batch_size=7)
     op = layer_hessian(problem, "0")
-    held = [form.held.shape[-1] for form in op.full_forms()]
+    held = [form.held.shape[-1] for form in op.all_blocks()]
     assert held == [6, 7] or held == [7]
     truth = hs.Hessian(problem).block("0.weight").dense()
     assert torch.allclose(op.dense(), truth, rtol=1e-12, atol=1e-15)
@@ -150,7 +150,7 @@ def test_inputs_that_are_always_zero_are_left_out(activation):
     rearranged = truth.view(5, 8, 5, 8)
     b = torch.randn(8, 8, dtype=torch.float64, generator=generator)
     a = torch.randn(5, 5, dtype=torch.float64, generator=generator)
-    inputs = sum(form.against_inputs(b) for form in op.full_forms()) * problem.scale
-    outputs = sum(form.against_outputs(a) for form in op.full_forms()) * problem.scale
+    inputs = sum(form.against_inputs(b) for form in op.all_blocks()) * problem.scale
+    outputs = sum(form.against_outputs(a) for form in op.all_blocks()) * problem.scale
     assert torch.allclose(inputs, torch.einsum("mnkl,nl->mk", rearranged, b), rtol=1e-10, atol=1e-14)
     assert torch.allclose(outputs, torch.einsum("mnkl,mk->nl", rearranged, a), rtol=1e-10, atol=1e-14)

@@ -8,8 +8,8 @@ import torch
 
 from hesscope.errors import InputError
 from hesscope.linalg import SpectralDensity, spectral_density
-from hesscope.linalg.lanczos import Lanczos
-from hesscope.linalg.quadrature import gauss, levy, rules
+from hesscope.linalg.density.quadrature import gauss, levy, rules
+from hesscope.linalg.krylov.lanczos import Lanczos
 from hesscope.measure import AtomicMeasure
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
@@ -150,7 +150,7 @@ def test_two_vectors_of_memory_give_the_same_quadrature() -> None:
 
 
 def test_memory_that_holds_no_basis_still_gives_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
-    import hesscope.linalg.density as module
+    import hesscope.linalg.density.spectrum as module
 
     values = network_like(600)
     monkeypatch.setattr(module, "vectors_that_fit", lambda op: 4)

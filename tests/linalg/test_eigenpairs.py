@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Eigenpairs, eigenpairs
-from hesscope.linalg.multiplicity import LUCK, ruled_out
+from hesscope.linalg.krylov.multiplicity import LUCK, ruled_out
 from hesscope.operators import Counted, Dense
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -135,7 +135,7 @@ def test_small_problems_are_exact_and_k_is_at_most_n(n: int) -> None:
 
 
 def test_all_pairs_by_lanczos_itself() -> None:
-    from hesscope.linalg.krylov import Goal, KrylovRun
+    from hesscope.linalg.krylov.run import Goal, KrylovRun
 
     values = np.concatenate([np.linspace(-1, 1, 40), [1.0, 1.0]])
     run = KrylovRun(Counted(Rotated(values)), Goal(42, "largest", 1e-8), 1, 1000, Rng(0))
@@ -152,7 +152,7 @@ def test_thick_restart_reaches_the_same_values_within_its_memory() -> None:
 
 
 def test_restart_keeps_the_basis_within_its_limit() -> None:
-    from hesscope.linalg.krylov import Goal, KrylovRun
+    from hesscope.linalg.krylov.run import Goal, KrylovRun
 
     run = KrylovRun(Counted(Rotated(network_like(3000))), Goal(8, "both", 1e-4), 2, 40, Rng(0))
     run.run(None, 2000)
@@ -275,7 +275,7 @@ def test_operators_that_cannot_be_used_are_refused_by_name() -> None:
 )
 def test_lanczos_is_right_for_any_multiplicities(values: list[float], k: int, which: str, block: int) -> None:
     """Forced through Lanczos, past the exact path for small problems."""
-    from hesscope.linalg.krylov import Goal, KrylovRun
+    from hesscope.linalg.krylov.run import Goal, KrylovRun
 
     spectrum = np.sort(values)
     goal = Goal(min(k, spectrum.size), which, 1e-6)  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hesscope.linalg import frobenius_norm, trace
-from hesscope.linalg.diagonal import _leave_one_out_diagonal, _leave_one_out_rows
+from hesscope.linalg.diagonals import _leave_one_out_diagonal, _leave_one_out_rows
 from hesscope.linalg.sketch import Sketch
-from hesscope.linalg.trace_methods import XNysTrace, XTrace
+from hesscope.linalg.trace_estimators import XNysTrace, XTrace
 from hesscope.operators import Counted, Dense
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from hesscope.pacbayes.bases import Basis, kronecker_bases, kronecker_layers, predicted_bases, standard_bases
-from hesscope.pacbayes.objective import expected_error
-from hesscope.pacbayes.posterior import Posterior
-from hesscope.pacbayes.sample import Sample
-from hesscope.pacbayes.stochastic import StochasticNetwork
+from hesscope.pacbayes.posterior.bases import Basis, kronecker_bases, kronecker_layers, predicted_bases, standard_bases
+from hesscope.pacbayes.posterior.gaussian import Posterior
+from hesscope.pacbayes.posterior.objective import expected_error
+from hesscope.pacbayes.posterior.sample import Sample
+from hesscope.pacbayes.posterior.stochastic import StochasticNetwork
 from hesscope.rng import Rng
 from pacbayes.pac_cases import convolutional, trained
 

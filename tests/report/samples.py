@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hesscope.experiments.base import Claim
-from hesscope.report.analysis import (
+from hesscope.results.analysis import (
     Analysis,
     BlockMap,
     ExtremeValues,
@@ -16,6 +15,7 @@ from hesscope.report.analysis import (
     TracePair,
     TrainingCourse,
 )
+from hesscope.results.claims import Claim
 
 HOSTILE = "</script><script>window.broken=1</script><img src=x onerror='window.broken=2'>"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hesscope.analysis.claims import claims_of
 from hesscope.errors import InputError
-from hesscope.experiments.base import Claim, Outcome
 from hesscope.plots.analysis import analysis_figures
 from hesscope.plots.export import FORMATS, save_figures
-from hesscope.report import load_result, ten_lines, write_report
-from hesscope.report.analysis import SelfCheck
-from hesscope.report.claims import claims_of
+from hesscope.report import load_result, summary_lines, write_report
 from hesscope.report.summary import what_next
+from hesscope.results.analysis import SelfCheck
+from hesscope.results.claims import Claim, Outcome
 from report.samples import HOSTILE, sample
 
 
@@ -40,7 +40,7 @@ def test_no_hostile_name_reaches_the_page_as_markup(tmp_path: Path) -> None:
 
 
 def test_ten_lines_are_ten_and_say_the_numbers() -> None:
-    lines = ten_lines(sample())
+    lines = summary_lines(sample())
     assert len(lines) == 10
     assert all("\n" not in line for line in lines)
     assert "λ_max = 9 ± 0.0009" in lines[0]
@@ -81,7 +81,7 @@ def test_claims_compare_density_and_trace() -> None:
 def test_analysis_survives_a_file(tmp_path: Path) -> None:
     one = sample()
     again = load_result(one.save(tmp_path / "analysis"))
-    assert ten_lines(again) == ten_lines(one)
+    assert summary_lines(again) == summary_lines(one)
     np.testing.assert_array_equal(again.block_map("neuron").norms, one.block_map("neuron").norms)
 
 

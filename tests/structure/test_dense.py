@@ -13,7 +13,7 @@ from torch import nn
 from hesscope.curvature import GaussNewton, Problem
 from hesscope.structure import dense_hessian
 from hesscope.structure.layers import Structure
-from hesscope.structure.output import through_weight
+from hesscope.structure.output_curvature import through_weight
 from structure.networks import convolutional, data, language, mlp, problem, seeded
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
-from .products import Array, Places
+from ..measure import Array
+from .products import Places
 
 
 def finite(name: str, value: ArrayLike, dims: tuple[int, ...]) -> Array:

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
+from ..measure import Array
 from ._inputs import finite, same_length
 from .coupled import couple
-from .products import Array, Product
+from .products import Product
 from .row_activation import SOFTMAX, RowActivation
 from .spectrum import ClosedFormSpectrum
 

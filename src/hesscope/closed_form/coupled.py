@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import refuse
+from ..measure import Array
 from ..result import Result
-from .products import Array, Mode, Places, Product
+from .products import Mode, Places, Product
 
 
 @dataclass(frozen=True, eq=False)

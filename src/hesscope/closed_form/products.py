@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import refuse
+from ..measure import Array
 from ..result import Result
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 # Units per QR factorisation: fits the cache, and lies above every width whose dense eigenvectors fit in memory,

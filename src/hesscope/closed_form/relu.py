@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..measure import Array
 from ._inputs import TwoLayer
 from .coupled import couple
-from .products import Array, Product
+from .products import Product
 from .spectrum import ClosedFormSpectrum
 
 

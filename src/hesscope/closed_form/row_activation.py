@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .products import Array
+from ..measure import Array
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..measure import Array
 from ._inputs import finite, same_length
 from .coupled import couple
-from .products import Array, Product
+from .products import Product
 from .spectrum import ClosedFormSpectrum
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
+from ..measure import Array
 from ..result import Result
 from ._inputs import finite, same_length
-from .products import Array
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from math import inf, prod
 import numpy as np
 
 from ..errors import refuse
-from ..measure import AtomicMeasure
+from ..measure import Array, AtomicMeasure
 from ..result import Result
 from .coupled import Coupled
-from .products import Array, Places
+from .products import Places
 
 LARGEST_DENSE = 20_000
 

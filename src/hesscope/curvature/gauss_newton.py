@@ -12,21 +12,21 @@ from ..linalg import Estimate
 from ..operators import LinearOperator
 from ..rng import Rng
 from ..space import ParameterSpace
+from .engines.jacobians import JacobianGraphs
 from .hessian import CurvatureOperator
-from .jacobians import JacobianGraphs
+from .losses.base import OutputLoss
 from .problem import Problem
-from .rows import Rows
 
 
 class GaussNewton(CurvatureOperator):
     """G = Σ_r J_rᵀ (∂²ℓ_r/∂f²) J_r, exactly, with the loss's curvature evaluated without cancellation."""
 
     def __init__(self, problem: Problem) -> None:
-        problem.need_rows(f"the {type(self).__name__} matrix")
+        problem.need_outputs(f"the {type(self).__name__} matrix")
         super().__init__(problem)
         self._engine = JacobianGraphs(problem)
 
-    def _middle(self, rows: Rows, image: Tensor, first_row: int) -> Tensor:
+    def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
         return rows.curvature(image)
 
     def structured_trace(self, tol: float) -> Estimate | None:
@@ -80,15 +80,15 @@ class Fisher(GaussNewton):
     def _is_gauss_newton(self) -> bool:
         return self.kind == "exact"
 
-    def _middle(self, rows: Rows, image: Tensor, first_row: int) -> Tensor:
+    def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
         if self.kind == "exact":
             return rows.curvature(image)
         total = torch.zeros_like(image)
         for sample in range(self.samples if self.kind == "mc" else 1):
             if self.kind == "mc":
-                slope = rows.sampled_slope(self.rng.child("fisher", sample, first_row).torch())
+                slope = rows.sampled_output_gradient(self.rng.child("fisher", sample, first_row).torch())
             else:
-                slope = rows.example_slope()
+                slope = rows.example_output_gradient()
             total += slope * (slope * image).sum(-1, keepdim=True)
         return total / (self.samples if self.kind == "mc" else 1)
 
@@ -99,7 +99,7 @@ class Jacobian(LinearOperator):
     symmetric = False
 
     def __init__(self, problem: Problem) -> None:
-        problem.need_rows("the Jacobian")
+        problem.need_outputs("the Jacobian")
         if problem.distributed:
             refuse("a Jacobian lives in one process", "a distributed problem", "Use GaussNewton, which is reduced.")
         self.problem = problem

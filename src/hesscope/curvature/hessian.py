@@ -12,8 +12,8 @@ from ..linalg import Estimate
 from ..operators import Layout, LinearOperator
 from ..space import ParameterSpace
 from .distributed import ShardedLayout
-from .graphs import GradientGraphs
-from .linearized import LinearizedGradient
+from .engines.graphs import GradientGraphs
+from .engines.linearized import LinearizedGradient
 from .problem import Problem
 
 Method = Literal["auto", "kept", "batched", "linearize"]
@@ -142,7 +142,7 @@ class FunctionalHessian(Hessian):
     _through_loss = False
 
     def __init__(self, problem: Problem) -> None:
-        problem.need_rows("the functional Hessian")
+        problem.need_outputs("the functional Hessian")
         super().__init__(problem, method="kept")
 
     def structured_trace(self, tol: float) -> Estimate | None:

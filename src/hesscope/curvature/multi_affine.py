@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from .data import first_examples
+from .losses.base import OutputLoss
 from .problem import Problem
-from .rows import Rows
 
 _AFFINE = frozenset(
     [
@@ -122,13 +122,13 @@ _NORMALISATIONS = frozenset({"NativeLayerNorm", "NativeGroupNorm"})
 def curved_parameters(problem: Problem) -> frozenset[str]:
     """The parameter tensors in which some output is not piecewise affine: outside them R has zero diagonal blocks."""
     names = list(problem.parameters)
-    if not problem.has_rows:
+    if not problem.has_outputs:
         return frozenset(names)
     if any(isinstance(m, _NormBase) and not m.track_running_stats for m in problem.model.modules()):
         return frozenset(names)  # its statistics come from the input
     leaves = problem.leaves()
     rows = problem.evaluate(first_examples(next(iter(problem.batches)), 2), leaves)
-    assert isinstance(rows, Rows)
+    assert isinstance(rows, OutputLoss)
     place_of = {id(leaf): index for index, leaf in enumerate(leaves.values())}
     return frozenset(names[index] for index in _curved(rows.f, place_of) if index >= 0)
 

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .data import examples_in, map_tensors
+from .losses.base import OutputLoss
 from .problem import Problem
-from .rows import Rows
 
 _CHUNK_BYTES = 64_000_000
 _PATCHES_AT_A_TIME = 128  # examples whose unfolded images are held at once
@@ -87,11 +87,11 @@ class PerExample:
         for start in range(0, size, step):
             yield map_tensors(batch, lambda t, at=start: t[at : at + step])  # type: ignore[misc]
 
-    def trace_batch(self, batch: Any) -> tuple[Rows, dict[nn.Module, _Seen]]:
+    def trace_batch(self, batch: Any) -> tuple[OutputLoss, dict[nn.Module, _Seen]]:
         """One forward pass in which only the layers' outputs carry a graph."""
         with self._watching() as seen, torch.enable_grad():
             rows = self.problem.evaluate(batch, {k: t.detach() for k, t in self.problem.parameters.items()})
-        assert isinstance(rows, Rows)
+        assert isinstance(rows, OutputLoss)
         for module, record in seen.items():
             if len(record.outputs) > 1:
                 self.drop(module)  # its gradient is a sum over its runs
@@ -114,7 +114,7 @@ class PerExample:
         return int(touched.sum()) <= 1
 
     def squares(
-        self, rows: Rows, seen: dict[nn.Module, _Seen], cotangents: Iterable[Tensor], entries: bool
+        self, rows: OutputLoss, seen: dict[nn.Module, _Seen], cotangents: Iterable[Tensor], entries: bool
     ) -> dict[str, Tensor]:
         """Σ over `cotangents` of squared per-example gradients: their norms `(N,)`, or with `entries` summed over examples."""
         records = [record for record in seen.values() if record.outputs]

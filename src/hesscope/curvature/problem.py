@@ -15,18 +15,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..errors import HesscopeError, refuse
 from ..space import ParameterSpace
 from .data import Batches, as_batches, examples_in, first_examples, joined, to_device
-from .guards import eval_mode, explain_forward_error, random_state_kept, refuse_random_modules, same_value
-from .loss import RowLoss, parse
-from .memory import Ledger, parse_bytes
-from .rows import Rows
-from .swap import call_at
+from .determinism import eval_mode, explain_forward_error, random_state_kept, refuse_random_modules, same_value
+from .engines.memory import MemoryBudget, parse_bytes
+from .functional_call import call_at
+from .losses.base import OutputLoss
+from .losses.parse import SeparableLoss, parse
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 _TARGET_KEYS = ("labels", "label", "targets", "target", "y")
 
 
 @dataclass
-class Summed:
+class ScalarLoss:
     """A loss that comes as one number: (sum, count) of a batch, connected to the parameters."""
 
     total: Tensor
@@ -36,13 +36,13 @@ class Summed:
 class _Runner(nn.Module):
     """Runs model and loss on one batch, so that parameters can be swapped in by name below `model.`."""
 
-    def __init__(self, model: nn.Module, loss: RowLoss | Callable[..., Any], forward: Forward | None) -> None:
+    def __init__(self, model: nn.Module, loss: SeparableLoss | Callable[..., Any], forward: Forward | None) -> None:
         super().__init__()
         self.model, self.loss, self.split = model, loss, forward or _default_forward
         self.traced = False
 
-    def forward(self, batch: Any) -> Rows | Summed:
-        if isinstance(self.loss, RowLoss):
+    def forward(self, batch: Any) -> OutputLoss | ScalarLoss:
+        if isinstance(self.loss, SeparableLoss):
             return self.loss.rows(*self.split(self.model, batch), traced=self.traced)
         result = self.loss(self.model) if batch is None else self.loss(self.model, batch)
         if isinstance(result, Tensor) and batch is None:
@@ -55,7 +55,7 @@ class _Runner(nn.Module):
                 f"{type(result).__name__}",
                 "Return the summed loss of the batch and what a mean divides by.",
             )
-        return Summed(result[0], float("nan") if self.traced else float(result[1]))
+        return ScalarLoss(result[0], float("nan") if self.traced else float(result[1]))
 
 
 class Problem:
@@ -87,7 +87,7 @@ class Problem:
             self.dtype = torch.promote_types(self.dtype, tensor.dtype)
         if self.dtype in (torch.bfloat16,):
             self.dtype = torch.float32
-        self.ledger = Ledger(parse_bytes(memory, self.device))
+        self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
         self.verdict: Any = None  # what hs.check found, once it has run
 
     @staticmethod
@@ -139,17 +139,17 @@ class Problem:
         return self._runner.model
 
     @property
-    def loss(self) -> RowLoss | Callable[..., Any]:
+    def loss(self) -> SeparableLoss | Callable[..., Any]:
         return self._runner.loss
 
     @property
-    def has_rows(self) -> bool:
+    def has_outputs(self) -> bool:
         """Whether outputs and loss come apart, as Gauss-Newton and Fisher matrices need."""
-        return isinstance(self.loss, RowLoss)
+        return isinstance(self.loss, SeparableLoss)
 
-    def need_rows(self, what: str) -> None:
+    def need_outputs(self, what: str) -> None:
         """Refuse a loss that is only known as a number."""
-        if not self.has_rows:
+        if not self.has_outputs:
             refuse(
                 f"{what} needs the outputs and the loss apart",
                 "a function that returns (sum, count)",
@@ -160,14 +160,14 @@ class Problem:
         """The parameters as fresh leaves of a graph (no copies)."""
         return {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
 
-    def evaluate(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool = False) -> Rows | Summed:
+    def evaluate(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool = False) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters; nothing of the model is changed."""
         self._runner.traced = traced
         state = {f"model.{name}": tensor for name, tensor in {**self._fixed, **parameters}.items()}
         batch = to_device(batch, self.device, self._batch_dtype)
         # Fused attention kernels have no second derivative; the math kernel has.
         with eval_mode(self.model, self.freeze), sdpa_kernel(SDPBackend.MATH):
-            result: Rows | Summed = call_at(self._runner, state, (batch,))
+            result: OutputLoss | ScalarLoss = call_at(self._runner, state, (batch,))
         return result
 
     @cached_property
@@ -196,7 +196,7 @@ class Problem:
     @property
     def scale(self) -> float:
         """What a sum over batches is multiplied with: 1/count for a mean loss, 1 for a sum."""
-        mean = self.loss.mean if isinstance(self.loss, RowLoss) else True
+        mean = self.loss.mean if isinstance(self.loss, SeparableLoss) else True
         return 1.0 / self.totals[1] if mean else 1.0
 
     def loss_value(self) -> float:
@@ -222,11 +222,11 @@ class Problem:
         """The gradient of one batch's sum; with `through_loss=False` its slope in the outputs is held fixed."""
         terms = self.evaluate(batch, leaves)
         wrt = list(leaves.values())
-        if isinstance(terms, Summed):
+        if isinstance(terms, ScalarLoss):
             output, slope = terms.total, None
         else:
             output = terms.f
-            slope = terms.differentiable_slope() if create_graph and through_loss else terms.slope()
+            slope = terms.differentiable_output_gradient() if create_graph and through_loss else terms.output_gradient()
         if not output.requires_grad:
             return (None,) * len(wrt)
         return torch.autograd.grad(output, wrt, slope, create_graph=create_graph, allow_unused=True)
@@ -242,7 +242,7 @@ class Problem:
     def joinable(self) -> bool:
         """Whether two batches may be run as one: the loss of the first two together is the sum of their losses."""
         first_two = list(islice(iter(self.batches), 2))
-        whole = joined(*first_two) if len(first_two) == 2 and self.has_rows else None
+        whole = joined(*first_two) if len(first_two) == 2 and self.has_outputs else None
         if whole is None:
             return False
         with torch.no_grad():
@@ -297,7 +297,7 @@ class Problem:
             "parameters": self.parameters,
             "fixed": self._fixed,
             "freeze": self.freeze,
-            "memory": self.ledger.limit,
+            "memory": self.memory_budget.limit,
             "distributed": self.distributed,
             "batch_dtype": self._batch_dtype,
         }
@@ -305,7 +305,7 @@ class Problem:
 
     def _value(self, batch: Any) -> tuple[Tensor, float]:
         terms = self.evaluate(batch, self.parameters)
-        return (terms.total if isinstance(terms, Summed) else terms.value), terms.count
+        return (terms.total if isinstance(terms, ScalarLoss) else terms.value), terms.count
 
     def _try_first_batch(self) -> None:
         batch = next(iter(self.batches))

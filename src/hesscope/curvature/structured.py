@@ -22,10 +22,10 @@ from ..linalg.estimate import mean_and_stderr, warn_unmet
 from ..rng import Rng
 from .data import examples_in
 from .hessian import CurvatureOperator, FunctionalHessian
+from .losses.base import OutputLoss
 from .multi_affine import curved_parameters, is_multi_affine
 from .per_example import PerExample
 from .problem import Problem
-from .rows import Rows
 
 MOST_COLUMNS = 64  # beyond this, random signs reach 1 % with fewer backward passes
 _DRAWS = 8
@@ -34,7 +34,7 @@ _MOST_DRAWS = 1024
 
 def gauss_newton_layers(problem: Problem) -> PerExample | None:
     """The layers whose per-example gradients are cheap, if the problem has the structure at all."""
-    if not problem.has_rows:
+    if not problem.has_outputs:
         return None
     layers = PerExample(problem)
     batch = next(iter(problem.batches))
@@ -94,7 +94,7 @@ def _pieces(problem: Problem, layers: PerExample) -> Iterator[Any]:
     return (piece for batch in problem.batches for piece in layers.pieces(batch))
 
 
-def _one_row_each(rows: Rows, batch: Any) -> bool:
+def _one_row_each(rows: OutputLoss, batch: Any) -> bool:
     return rows.columns() <= MOST_COLUMNS and len(rows.f) == examples_in(batch)
 
 

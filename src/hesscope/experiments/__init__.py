@@ -1,7 +1,7 @@
 """One package per paper, one module per figure or table; `_`-modules are shared parts."""
 
-from .base import Claim as Claim
-from .base import Experiment as Experiment
-from .base import Outcome as Outcome
+from ..results.claims import Claim as Claim
+from ..results.claims import Experiment as Experiment
+from ..results.claims import Outcome as Outcome
 from .registry import find as find
 from .registry import names as names

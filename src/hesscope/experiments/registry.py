@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 
 from ..errors import refuse
-from .base import Experiment
+from ..results.claims import Experiment
 
 
 def names() -> tuple[str, ...]:

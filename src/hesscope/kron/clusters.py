@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.softmax import SoftmaxRows
+from ..curvature.losses.softmax import SoftmaxLoss
 from ..errors import HesscopeError, refuse
 from ..measure import Array
 from ..result import Result
 from ..rng import Rng
+from .chunks import ChunkedData
 from .grams import GramSum
-from .pieces import Pieces
 from .plan import plan_layer
 from .tap import Tapped
 
@@ -75,11 +75,11 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
 
     One pass over the data with c backward passes; memory c² m n numbers for Δ. Wu et al. (2022), (269), (270).
     """
-    problem.need_rows("logit gradients")
+    problem.need_outputs("logit gradients")
     plan = plan_layer(problem, layer, "gauss_newton")
     if plan.flat or not plan.in_order:
         refuse("logit gradients need one label per example", f"{layer!r} over tokens", "Use a classifier.")
-    pieces = Pieces(problem, [plan])
+    pieces = ChunkedData(problem, [plan])
     sums: _Sums | None = None
     for chunk in pieces.chunks():
         tapped = pieces.tapped(chunk)
@@ -117,8 +117,8 @@ class _Sums:
         return LogitGradients(layer, self.gamma / each, self.delta / each, share, self.hessian.value() / total)
 
 
-def _labelled(tapped: Tapped) -> SoftmaxRows:
+def _labelled(tapped: Tapped) -> SoftmaxLoss:
     rows = tapped.terms
-    if not isinstance(rows, SoftmaxRows) or rows.labels is None:
+    if not isinstance(rows, SoftmaxLoss) or rows.labels is None:
         refuse("logit gradients need cross-entropy with class labels", "another loss", "Use nn.CrossEntropyLoss().")
     return rows

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ..curvature.rows import Rows
-from ..curvature.softmax import SoftmaxRows
+from ..curvature.losses.base import OutputLoss
+from ..curvature.losses.softmax import SoftmaxLoss
 from ..rng import Rng
 from .tap import Tapped
 
@@ -16,15 +16,15 @@ from .tap import Tapped
 def gauss_newton_columns(tapped: Tapped, owners: Sequence[Tensor | None]) -> Iterator[tuple[Tensor, ...]]:
     """N_s of every seen layer, shape `(U, P, m)`, column after column.
 
-    Rows of the loss that belong to the same unit must not be mixed in one backward pass, so they get passes of their
+    OutputLoss of the loss that belong to the same unit must not be mixed in one backward pass, so they get passes of their
     own; `owners` (None where each unit has one row) says which rows those are.
     """
     rows = tapped.terms
-    assert isinstance(rows, Rows)
+    assert isinstance(rows, OutputLoss)
     if not len(rows.f):  # every target of the chunk is ignored
         return
     ranks = torch.stack([torch.zeros(len(rows.f), dtype=torch.long) if o is None else _ranks(o) for o in owners])
-    # Rows with the same rank in every layer belong to different units of each.
+    # OutputLoss with the same rank in every layer belong to different units of each.
     turns, turn = torch.unique(ranks, dim=1, return_inverse=True)
     for index in range(turns.shape[1]):
         mine = (turn == index).to(rows.f)[:, None]
@@ -32,9 +32,9 @@ def gauss_newton_columns(tapped: Tapped, owners: Sequence[Tensor | None]) -> Ite
             yield tapped.pull(rows.f, column if turns.shape[1] == 1 else column * mine)
 
 
-def loss_columns(rows: Rows) -> Iterator[Tensor]:
+def loss_columns(rows: OutputLoss) -> Iterator[Tensor]:
     """Columns q_s of a factor of ∂²ℓ/∂f², as few as there can be: c - 1 for a softmax over c classes."""
-    if not isinstance(rows, SoftmaxRows):
+    if not isinstance(rows, SoftmaxLoss):
         for index in range(rows.columns()):
             yield rows.column(index)
         return
@@ -53,7 +53,7 @@ def row_owners(tapped: Tapped, index: int) -> Tensor:
     the noise, because a row depends on one unit only.
     """
     rows, z = tapped.terms, tapped.seen[index].z
-    assert isinstance(rows, Rows)
+    assert isinstance(rows, OutputLoss)
     if not rows.f.requires_grad:
         return torch.full((len(rows.f),), -1)
     u = torch.zeros_like(rows.f, requires_grad=True)
@@ -80,9 +80,9 @@ def row_owners(tapped: Tapped, index: int) -> Tensor:
 def unit_weights(tapped: Tapped, index: int, in_order: bool) -> Tensor:
     """What each unit counts for in the loss, in float64: the weights of its rows."""
     terms, units = tapped.terms, len(tapped.seen[index].z)
-    if not isinstance(terms, Rows):
+    if not isinstance(terms, OutputLoss):
         return torch.full((units,), terms.count / units, dtype=torch.float64)
-    weight = terms.weight if isinstance(terms, SoftmaxRows) else torch.ones(len(terms.f))
+    weight = terms.weight if isinstance(terms, SoftmaxLoss) else torch.ones(len(terms.f))
     weight = weight.detach().double().cpu()
     if in_order and len(weight) == units:
         return weight

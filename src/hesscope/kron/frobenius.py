@@ -11,7 +11,7 @@ from torch import Tensor
 from ..linalg.estimate import mean_and_stderr
 from ..operators import Kronecker, LinearOperator
 from ..rng import Rng
-from .layer_hessian import LayerHessian
+from .layer_operator import LayerHessian
 from .nearest import against_inputs
 
 EXACT_FLOPS = 1e12
@@ -27,7 +27,7 @@ class Distances:
 
     def __init__(self, op: LayerHessian, top: Tensor | None = None, exact_flops: float = EXACT_FLOPS) -> None:
         self.op, self.top = op, top
-        self.forms = op.held_forms()
+        self.forms = op.held_blocks()
         columns = pairs = inf
         if self.forms is not None:
             columns = op.shape[0] * sum(form.product_flops() for form in self.forms)

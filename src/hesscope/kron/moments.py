@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from .chunks import ChunkedData, second_derivative
 from .columns import unit_weights
 from .grams import GramSum
-from .pieces import Pieces, second_derivative
 from .plan import Plan
 
 
@@ -29,7 +29,7 @@ class Moments:
 
 def gather_moments(problem: Problem, plans: Sequence[Plan]) -> list[Moments]:
     """One pass over the data: forward, one backward pass per class through all layers at once, and Gram matrices."""
-    pieces = Pieces(problem, plans)
+    pieces = ChunkedData(problem, plans)
     sums = [_Sums(plan) for plan in plans]
     by_factors = [total for plan, total in zip(plans, sums, strict=True) if plan.gauss_newton]
     for chunk in pieces.chunks():

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..operators import Kronecker
-from .layer_hessian import LayerHessian
-from .overlap import top_of_kronecker
+from .layer_operator import LayerHessian
+from .subspaces import top_of_kronecker
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,12 @@ def _new_direction(image: Tensor, known: list[Tensor]) -> tuple[Tensor, float]:
 
 def against_inputs(op: LayerHessian, b: Tensor) -> Tensor:
     """E[Σ_ts M_ts (x_tᵀ B x_s)], `(m, m)` in float64."""
-    return _scaled(op, sum(form.against_inputs(b.to(op.device, op.dtype)).double() for form in op.full_forms()))
+    return _scaled(op, sum(form.against_inputs(b.to(op.device, op.dtype)).double() for form in op.all_blocks()))
 
 
 def against_outputs(op: LayerHessian, a: Tensor) -> Tensor:
     """E[Σ_ts <M_ts, A> x_t x_sᵀ], `(n, n)` in float64."""
-    return _scaled(op, sum(form.against_outputs(a.to(op.device, op.dtype)).double() for form in op.full_forms()))
+    return _scaled(op, sum(form.against_outputs(a.to(op.device, op.dtype)).double() for form in op.all_blocks()))
 
 
 def _scaled(op: LayerHessian, total: Tensor | int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..curvature.data import examples_in, first_examples
-from ..curvature.rows import Rows
+from ..curvature.losses.base import OutputLoss
 from ..errors import refuse
 from ..rng import Rng
 from .columns import gauss_newton_columns, row_owners
@@ -49,7 +49,7 @@ def plan_layer(problem: Problem, name: str, curvature: Curvature = "auto") -> Pl
         refuse("curvature must be auto, gauss_newton or second_derivative", f"{curvature!r}", "Leave it at 'auto'.")
     layer = find_layer(problem, name)
     if curvature == "gauss_newton":
-        problem.need_rows("the Gauss-Newton factor of a layer")
+        problem.need_outputs("the Gauss-Newton factor of a layer")
     batch = _few(next(iter(problem.batches)))
     sharp = _in_float64(problem, batch)
     _check_own_weight(sharp, batch, layer)
@@ -62,7 +62,7 @@ def plan_layer(problem: Problem, name: str, curvature: Curvature = "auto") -> Pl
         )
     flat = first.seen[0].z.shape[1] > 1 and _independent(sharp, batch, layer, True)
     trial = tap(sharp, batch, [layer], [flat])
-    has_columns = isinstance(trial.terms, Rows) and trial.terms.columns() > 0
+    has_columns = isinstance(trial.terms, OutputLoss) and trial.terms.columns() > 0
     exact = has_columns and curvature != "second_derivative" and _factors_are_exact(trial)
     if curvature == "gauss_newton" and not has_columns:
         refuse("Gauss-Newton factors need a convex loss with a known factor", "another loss", "Use curvature='auto'.")
@@ -102,7 +102,7 @@ def _check_own_weight(problem: Problem, batch: Any, layer: Layer) -> None:
     leaf = weight.detach().requires_grad_()
     tapped = tap(problem, batch, [layer], [False], parameters={**problem.parameters, layer.weight: leaf})
     terms, seen = tapped.terms, tapped.seen[0]
-    output, slope = (terms.f, terms.slope()) if isinstance(terms, Rows) else (terms.total, None)
+    output, slope = (terms.f, terms.output_gradient()) if isinstance(terms, OutputLoss) else (terms.total, None)
     g, delta = torch.autograd.grad(output, [leaf, seen.z], slope, materialize_grads=True)
     x = seen.patches(tapped.examples)
     m, groups = layer.outputs, layer.groups
@@ -144,7 +144,7 @@ def _factors_are_exact(trial: Tapped) -> bool:
 
 
 def _in_order(trial: Tapped) -> bool:
-    if not isinstance(trial.terms, Rows):
+    if not isinstance(trial.terms, OutputLoss):
         return True
     owners, z = row_owners(trial, 0), trial.seen[0].z
     known = owners >= 0

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..curvature import Problem
 from ..curvature.data import examples_in
-from ..curvature.problem import Summed
-from ..curvature.rows import Rows
+from ..curvature.losses.base import OutputLoss
+from ..curvature.problem import ScalarLoss
 from ..errors import refuse
 from .layers import Layer
 
@@ -37,15 +37,15 @@ class Seen:
 class Tapped:
     """Loss terms of one batch as a function of the outputs of the seen layers."""
 
-    terms: Rows | Summed
+    terms: OutputLoss | ScalarLoss
     seen: list[Seen]
     examples: int | None
 
     def slopes(self, create_graph: bool = False) -> tuple[Tensor, ...]:
         """∂ℓ/∂z of every seen layer."""
-        output, cotangent = self.terms.f if isinstance(self.terms, Rows) else self.terms.total, None
-        if isinstance(self.terms, Rows):
-            cotangent = self.terms.differentiable_slope() if create_graph else self.terms.slope()
+        output, cotangent = self.terms.f if isinstance(self.terms, OutputLoss) else self.terms.total, None
+        if isinstance(self.terms, OutputLoss):
+            cotangent = self.terms.differentiable_output_gradient() if create_graph else self.terms.output_gradient()
         return self.pull(output, cotangent, create_graph)
 
     def pull(self, output: Tensor, cotangent: Tensor | None, create_graph: bool = False) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import Layout, LinearOperator
-from .guards import innermost
+from .validation import innermost
 
 FORMAT = 1
 Arrays = dict[str, Any]

@@ -12,7 +12,7 @@ import numpy as np
 from ..measure import Array
 from ..operators import LinearOperator
 from ..result import Result
-from .guards import innermost
+from .validation import innermost
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 

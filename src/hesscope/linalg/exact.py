@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Counted
-from .guards import innermost, require_symmetry
+from .validation import innermost, require_symmetry
 
 # Up to this size all products cost no more than an iteration that has to earn its answer.
 SMALL = 200

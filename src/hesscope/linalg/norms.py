@@ -9,15 +9,15 @@ from torch import Tensor
 
 from ..operators import Counted, Layout, LinearOperator
 from ..rng import Rng
-from .eigenpairs import eigenpairs
+from .checked import with_check
+from .eigensolver import eigenpairs
 from .estimate import Estimate
 from .exact import exact_matrix, is_small
-from .guards import multiply, prepare, require_positive
-from .recorded import recorded
-from .trace import estimate_trace
+from .traces import estimate_trace
+from .validation import multiply, prepare, require_positive
 
 
-@recorded
+@with_check
 def frobenius_norm(
     op: LinearOperator, tol: float = 0.01, *, max_products: int | None = None, rng: Rng | None = None
 ) -> Estimate:
@@ -39,7 +39,7 @@ def frobenius_norm(
     return Estimate(value, stderr, counted.count - before, "xnystrace", square.exact)
 
 
-@recorded
+@with_check
 def spectral_norm(
     op: LinearOperator, tol: float = 1e-3, *, max_products: int | None = None, rng: Rng | None = None
 ) -> Estimate:

@@ -10,8 +10,8 @@ from ..measure import Array
 from ..operators import Counted
 from ..operators.layout import Draw
 from ..rng import Rng
-from .guards import multiply, require_symmetry
-from .orthogonal import orthonormalise, project_out
+from .krylov.orthogonal import orthonormalise, project_out
+from .validation import multiply, require_symmetry
 
 
 class Sketch:

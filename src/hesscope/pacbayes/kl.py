@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import refuse
+from ..measure import Array
 
-Array = npt.NDArray[np.float64]
 _SERIES = tuple((-1) ** k / k for k in range(2, 20))
 
 

@@ -1,7 +1,7 @@
 """What an analysis found, in words and in one self-contained HTML file; importing this never imports torch."""
 
-from .analysis import Analysis as Analysis
-from .config import AnalyzeConfig as AnalyzeConfig
+from ..analysis.config import AnalyzeConfig as AnalyzeConfig
+from ..results.analysis import Analysis as Analysis
 from .files import load_result as load_result
 from .page import write_report as write_report
-from .summary import ten_lines as ten_lines
+from .summary import summary_lines as summary_lines

@@ -12,7 +12,7 @@ import numpy as np
 from ..measure import Array
 from ..plots import views
 from ..plots.block_map import layer_spans, log_norms
-from .analysis import Analysis, BlockMap, LawFit, LayerDecoupling, TrainingCourse
+from ..results.analysis import Analysis, BlockMap, LawFit, LayerDecoupling, TrainingCourse
 
 INKS = ("@measured", "@accent")
 PREDICTED = "theory: E[M] ⊗ E[xxᵀ] by layer"

@@ -12,7 +12,7 @@ from pathlib import Path
 from .._version import __version__
 from ..errors import refuse
 from ..result import Result
-from .analysis import Analysis
+from ..results.analysis import Analysis
 from .sections import Part, parts_of
 
 

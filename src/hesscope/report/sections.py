@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..experiments.base import Outcome
 from ..result import Result
+from ..results.analysis import Analysis
+from ..results.claims import Outcome
 from . import markup
-from .analysis import Analysis
 from .figures import block_views, course_views, decoupling_views, spectrum_views
-from .summary import ten_lines
+from .summary import summary_lines
 
 SPECTRUM = (
     "Each curve says how the eigenvalues of a matrix are spread: H is the Hessian of the loss, G its Gauss-Newton part. "
@@ -93,7 +93,7 @@ def _summary(a: Analysis) -> str:
         tiles.append(markup.tile("In the layers' own blocks", f"{1 - layer.off_diagonal_share:.1%}", "of ‖H‖²"))
     lines = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(text.strip())}</dd>"
-        for name, _, text in (line.partition(":") for line in ten_lines(a))
+        for name, _, text in (line.partition(":") for line in summary_lines(a))
     )
     alarm = "".join(f'<p class="alarm" role="alert">{escape(note)}</p>' for note in a.notes if "failed" in note)
     return (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .analysis import Analysis
+from ..results.analysis import Analysis
 
 
-def ten_lines(a: Analysis) -> list[str]:
+def summary_lines(a: Analysis) -> list[str]:
     """Sharpness, trace, negative mass, outliers, Gauss-Newton, blocks, Kronecker, theory, cost, what next."""
     named = (
         ("Sharpness", _sharpness(a)),

@@ -1,7 +1,7 @@
 """Limiting laws of random Hessians: NumPy and SciPy only, every law a `Measure`."""
 
 from . import block_law, block_limits
-from .fit import Fit, fit
+from .fitting import Fit, fit
 from .glm import GLM
 from .marchenko_pastur import MarchenkoPastur
 from .separable import GeneralisedMarchenkoPastur

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from ..measure import Array
 from ..rng import Rng
 from ._block_overlap import RectifiedPairs, controlled_mean, overlap_moments
 from ._block_pair import LogitPair, Order
 from ._block_softmax import SoftmaxMoments
 from ._block_table import interpolate_pairs
 
-Array = NDArray[np.float64]
 Estimate = tuple[float, float]
 Terms = dict[tuple[int, int, Order], float]
 

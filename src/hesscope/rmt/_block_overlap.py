@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..measure import Array
 from ..rng import Rng
-
-Array = NDArray[np.float64]
 
 
 def overlap_moments(r: float) -> tuple[float, float, float]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..measure import Array
 from ._block_softmax import set_partitions
 
-Array = NDArray[np.float64]
 Order = tuple[int, int, int]
 
 _TERMS = 120  # of Mehler's expansion; the coefficients of analytic functions fall faster than any power

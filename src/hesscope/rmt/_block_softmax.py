@@ -6,9 +6,9 @@ from functools import lru_cache
 from math import lgamma
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..measure import Array
+
 Factor = tuple[int, int]
 
 _REACH = 10.0  # standard deviations kept of a Gaussian: the rest weighs 1e-23

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..measure import Array
 from ._block_pair import LogitMarginal, LogitPair
 
-Array = NDArray[np.float64]
 Coordinates = tuple[Array, Array, Array]
 
 _SCALES = 12

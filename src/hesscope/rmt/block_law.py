@@ -16,14 +16,13 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..errors import refuse
-from ..measure import AtomicMeasure
+from ..measure import Array, AtomicMeasure
 from ..rng import Rng
 from ._block_logsum import log_sum_rule
 from ._population import Population
 from .block_limits import check_setting
 from .separable import GeneralisedMarchenkoPastur
 
-Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 _REACH = 9.0

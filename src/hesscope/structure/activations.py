@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from .layers import Structure, Watched
-from .output import OutputCurvature, through_weight
+from .output_curvature import OutputCurvature, through_weight
 
 Matrix = Literal["hessian", "gauss_newton"]
 _CHUNK_NUMBERS = 48_000_000
@@ -48,7 +48,7 @@ class Activations:
             seen = structure.watch(batch)
             self._only = seen if number == 0 else None
             slope = torch.autograd.grad(
-                seen.rows.f, seen.shifts, seen.rows.slope(), retain_graph=True, allow_unused=True
+                seen.rows.f, seen.shifts, seen.rows.output_gradient(), retain_graph=True, allow_unused=True
             )
             for q, layer in enumerate(structure.layers):
                 inputs[q].append(layer.augment(_counted(seen, seen.inputs[q].detach())))
@@ -115,10 +115,10 @@ class _Trace:
             # Second derivatives see of the loss only its slope and curvature in the head's inputs, which have few
             # columns where there are many classes.
             x, weight = seen.head
-            slope = rows.slope() @ weight + (inner @ (x - x.detach())[:, :, None])[:, :, 0]
+            slope = rows.output_gradient() @ weight + (inner @ (x - x.detach())[:, :, None])[:, :, 0]
             self._first = list(torch.autograd.grad(x, shifts, slope, create_graph=True, allow_unused=True))
         elif matrix == "hessian":
-            slope = rows.differentiable_slope()
+            slope = rows.differentiable_output_gradient()
             self._first = list(torch.autograd.grad(rows.f, shifts, slope, create_graph=True, allow_unused=True))
         else:
             self._probe = torch.zeros_like(rows.f, requires_grad=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.memory import free_bytes
+from ..curvature.engines.memory import free_bytes
 from ..errors import refuse
 from .activations import Matrix
 from .tiles import Stream

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..curvature import Problem
 from ..curvature.data import first_examples
-from ..curvature.rows import Rows
+from ..curvature.losses.base import OutputLoss
 from ..errors import refuse
 
 _PROBE = 16  # examples that show how a network is built
@@ -49,7 +49,7 @@ class LinearLayer:
 class Watched:
     """One batch run with a shift ε added to the outputs of each layer: z = W x + ε."""
 
-    rows: Rows
+    rows: OutputLoss
     shifts: list[Tensor]
     inputs: list[Tensor]
     head: tuple[Tensor, Tensor] | None  # inputs and weight of a Linear that is not watched and feeds the loss
@@ -71,7 +71,7 @@ class Structure:
     def of(problem: Problem) -> Structure:
         """Find the linear layers that run once per example; all other selected tensors are `others`."""
         none = Structure(problem, (), False, problem.space.names)
-        if not problem.has_rows or problem.distributed:
+        if not problem.has_outputs or problem.distributed:
             return none
         candidates = _candidates(problem)
         batch = first_examples(next(iter(problem.batches)), _PROBE)
@@ -121,7 +121,7 @@ class Structure:
             hooks[self.head] = lambda module, args, output: head.extend((args[0], module.weight.detach(), output))
         with _hooked(self.problem.model, hooks), torch.enable_grad():
             rows = self.problem.evaluate(batch, self.problem.parameters)
-        assert isinstance(rows, Rows)
+        assert isinstance(rows, OutputLoss)
         names = [layer.name for layer in self.layers]
         same, kept = _selected_rows(rows.f, outputs[names[-1]], shifts[names[-1]])
         if self.has_output and not same:
@@ -160,7 +160,9 @@ class Structure:
         seen = self.watch(batch)
         if not seen.rows.f.requires_grad or any(len(shift) != len(seen.shifts[0]) for shift in seen.shifts):
             return False
-        slopes = torch.autograd.grad(seen.rows.f, seen.shifts, seen.rows.differentiable_slope(), create_graph=True)
+        slopes = torch.autograd.grad(
+            seen.rows.f, seen.shifts, seen.rows.differentiable_output_gradient(), create_graph=True
+        )
         return self._gradient_is_outer(batch, seen, slopes) and _examples_are_apart(seen, slopes)
 
     def _gradient_is_outer(self, batch: Any, seen: Watched, slopes: tuple[Tensor, ...]) -> bool:

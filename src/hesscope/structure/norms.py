@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.memory import free_bytes
+from ..curvature.engines.memory import free_bytes
 from ..errors import refuse
+from ..measure import Array
 from ..partition import Kind, Partition, as_partition
 from ..result import Result
 from ..rng import Rng
 from .activations import Activations, Matrix
 from .gram import PairNorms, softmax_squares
-from .output import DiagonalCurvature, SoftmaxCurvature
-from .stochastic import sampled_squares
+from .output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .sampled_norms import sampled_squares
 from .tiles import Stream, Tile, cross_gram
 
-Array = NDArray[np.float64]
 Method = Literal["auto", "exact", "stochastic"]
 _EXACT_COLUMNS = 4000
 

@@ -6,23 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..curvature import Problem
 from ..errors import refuse
 from ..linalg import spectral_density
-from ..measure import AtomicMeasure
+from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
 from ..partition import Kind, Partition, as_partition
 from ..result import Result
 from ..rng import Rng
 from .activations import Activations, Matrix
-from .output import DiagonalCurvature, SoftmaxCurvature
-from .products import operator_of
+from .columns import operator_of
+from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 from .tiles import Stream, weighted_gram
 
-Array = NDArray[np.float64]
 _DENSE = 2500
 
 

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from ..curvature import Problem
 from .activations import Activations, Matrix, NeuronRows, check_matrix
+from .columns import column_tiles
 from .gram import nonzero_entries
 from .layers import Structure
-from .output import DiagonalCurvature, SoftmaxCurvature
-from .products import column_tiles
+from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 
 _PIECE = 32_000_000
 
 
 @dataclass
 class Tile:
-    """Rows [start, start + r) by columns [start, start + w) of the matrix in streaming order; beyond are zeros."""
+    """OutputLoss [start, start + r) by columns [start, start + w) of the matrix in streaming order; beyond are zeros."""
 
     start: int
     values: Tensor

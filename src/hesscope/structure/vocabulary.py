@@ -12,14 +12,14 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..errors import refuse
+from ..measure import Array
 from ..result import Result
 from ..rng import Rng
 from .activations import Activations
 from .gram import PairNorms
 from .layers import Structure, linear_layer
-from .output import DiagonalCurvature, SoftmaxCurvature
+from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 
-Array = NDArray[np.float64]
 _COLUMNS = 2048
 
 
@@ -66,7 +66,7 @@ def output_block_norms(
     if layer is None and not names:
         refuse("output blocks need a Linear output layer", f"{type(problem.model).__name__} without one", "")
     chosen = linear_layer(problem, names[-1] if layer is None else layer)
-    problem.need_rows("the curvature of an output layer")
+    problem.need_outputs("the curvature of an output layer")
     structure = Structure(problem, (chosen,), True)
     if chosen.outputs < 2:
         refuse("an output layer must have at least 2 classes", f"{chosen.outputs}", "One class has no other block.")

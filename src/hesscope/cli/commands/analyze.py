@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ...analysis.config import AnalyzeConfig
 from ...plots.export import FORMATS, save_figures
-from ...report.config import AnalyzeConfig
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Loaded, Source
 
@@ -29,17 +29,17 @@ class Analyze(Source):
     def kept(self) -> Path:
         return self.out / "state"
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats)
 
 
 def analyze_and_write(
     loaded: Loaded, settings: AnalyzeConfig, out: Path, bars: Bars, formats: tuple[str, ...] = FORMATS
-) -> Answer:
+) -> CommandOutput:
     """Analyse, then write `analysis.json/.npz`, `report.html` and `figures/`."""
-    from ..._analyze import analyze
+    from ...analysis.run import analyze
     from ...plots.analysis import analysis_figures
-    from ...report import ten_lines, write_report
+    from ...report import summary_lines, write_report
 
     found = analyze(
         loaded.problem,
@@ -53,7 +53,7 @@ def analyze_and_write(
     result = found.save(out / "analysis")
     page = write_report(found, out / "report.html")
     save_figures(analysis_figures(found), out / "figures", formats)
-    lines = ten_lines(found)
+    lines = summary_lines(found)
     data = {
         "title": found.title,
         "parameters": found.size,
@@ -76,4 +76,6 @@ def analyze_and_write(
         "lines": lines,
     }
     passed = found.verdict is None or found.verdict.passed
-    return Answer([f"{found.title}: {found.size:,} parameters", *lines], data, passed, [page, result, out / "figures"])
+    return CommandOutput(
+        [f"{found.title}: {found.size:,} parameters", *lines], data, passed, [page, result, out / "figures"]
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
 
@@ -22,8 +22,8 @@ class Blocks(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
-        from ..._survey import block_map
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...analysis.parts import block_map
         from ...plots.block_map import block_map_figure
         from ...plots.export import save_figures
 
@@ -47,4 +47,4 @@ class Blocks(Source):
         }
         files = [found.save(self.out / f"blocks-{self.by}")]
         files += save_figures({f"blocks-{self.by}": block_map_figure(found)}, self.out)
-        return Answer(lines, data, True, files)
+        return CommandOutput(lines, data, True, files)

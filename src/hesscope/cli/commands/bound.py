@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...pacbayes.settings import MethodName, Settings
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Loaded, Source
 
 if TYPE_CHECKING:
-    from ...pacbayes.certificate import Certificate
+    from ...pacbayes.posterior.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class BoundCommand(Source):
     def kept(self) -> Path:
         return self.out / f"bound-{self.method}-state"
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         from ...pacbayes import optimize
 
         loaded = self.load()
         found = optimize(loaded.problem, self._init(loaded), self.method, self.settings, resume=self.kept, watch=bars)
         file = found.save(self.out / f"bound-{self.method}")
         shutil.rmtree(self.kept, ignore_errors=True)
-        return Answer([loaded.title, *found.lines()], self._data(found), True, [file])
+        return CommandOutput([loaded.title, *found.lines()], self._data(found), True, [file])
 
     def _init(self, loaded: Loaded) -> Any:
         if self.init is not None and loaded.checkpoints is not None and self.init in loaded.checkpoints:

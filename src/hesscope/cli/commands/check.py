@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
 
@@ -16,10 +16,10 @@ class Check(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
-        from ..._survey import verdict_of
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...analysis.parts import verdict_of
 
         problem = self.load().problem
         bars("self-check", 0)
         found = verdict_of(problem)
-        return Answer([found.text], {"verdict": found}, found.passed)
+        return CommandOutput([found.text], {"verdict": found}, found.passed)

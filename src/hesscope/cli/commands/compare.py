@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tyro
 
-from ...report.config import AnalyzeConfig
-from ..answer import Answer
+from ...analysis.config import AnalyzeConfig
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Loaded, from_preset, from_text
 
 if TYPE_CHECKING:
-    from ...report.analysis import Analysis
+    from ...results.analysis import Analysis
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Compare:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.spectrum import spectrum_figure
 
@@ -50,10 +50,10 @@ class Compare:
             lines[-1] += " ".join(f"{value:.2f}" for value in data["overlap"])
         named = [(f"A: {first.title}", first.spectrum.measure()), (f"B: {second.title}", second.spectrum.measure())]
         files = save_figures({"compare": spectrum_figure(named)}, self.out)
-        return Answer(lines, data, True, files)
+        return CommandOutput(lines, data, True, files)
 
     def _analysis(self, text: str, bars: Bars) -> Analysis:
-        from ..._analyze import analyze
+        from ...analysis.run import analyze
         from ...errors import refuse
         from ...report import Analysis, load_result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
 
@@ -23,8 +23,8 @@ class Decouple(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
-        from ..._survey import kronecker_layers, layer_decoupling
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...analysis.parts import kronecker_layers, layer_decoupling
         from ...errors import refuse
         from ...kron import decouple
         from ...plots.export import save_figures
@@ -45,4 +45,4 @@ class Decouple(Source):
         ]
         files = [d.save(self.out / f"decouple-{number}") for number, d in enumerate(found)]
         files += save_figures({"decoupling": decoupling_figure(found[:4])}, self.out)
-        return Answer(lines, {"layers": found}, True, files)
+        return CommandOutput(lines, {"layers": found}, True, files)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...report.config import AnalyzeConfig
-from ..answer import Answer
+from ...analysis.config import AnalyzeConfig
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import from_preset
 from .analyze import analyze_and_write
@@ -25,5 +25,5 @@ class Demo:
     def kept(self) -> Path:
         return self.out / "state"
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
 
@@ -21,8 +21,8 @@ class Plan(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
-        from ...curvature.plan import plan
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...curvature.cost import plan
 
         options = {"k": self.k} if self.algorithm == "eigenpairs" else {}
         found: Any = plan(self.load().problem, self.algorithm, **options)
@@ -30,4 +30,4 @@ class Plan(Source):
             f"{self.algorithm}: about {found.products} products, {found.seconds:.3g} s, {found.bytes / 1e6:.3g} MB"
         ]
         data = {"algorithm": self.algorithm, "products": found.products, "seconds": found.seconds, "bytes": found.bytes}
-        return Answer(lines, data)
+        return CommandOutput(lines, data)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from ...experiments.base import Claim, Outcome
-from ..answer import Answer
+from ...results.claims import Claim, Outcome
+from ..output import CommandOutput
 from ..progress import Bars
 
 
@@ -24,13 +24,15 @@ class Report:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         from ...report import load_result, write_report
         from ...report.files import result_files
 
         found = {path.stem: load_result(path) for path in result_files(list(self.places))}
         page = write_report(found, self.out)
-        return Answer([f"{len(found)} result{'s' if len(found) > 1 else ''}"], {"results": list(found)}, True, [page])
+        return CommandOutput(
+            [f"{len(found)} result{'s' if len(found) > 1 else ''}"], {"results": list(found)}, True, [page]
+        )
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,18 @@ class Show:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
-        from ...report import Analysis, load_result, ten_lines
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...report import Analysis, load_result, summary_lines
         from ...report.sections import field_values, short
 
         found = load_result(self.file)
         if isinstance(found, Analysis):
-            lines = [f"{found.title}: {found.size:,} parameters", *ten_lines(found)]
+            lines = [f"{found.title}: {found.size:,} parameters", *summary_lines(found)]
         elif isinstance(found, Outcome):
             lines = [found.name, *(claim_line(claim) for claim in found.claims)]
         else:
             lines = [found.kind, *(f"{name}: {short(value)}" for name, value in field_values(found))]
-        return Answer(lines, {"kind": found.kind, "result": found})
+        return CommandOutput(lines, {"kind": found.kind, "result": found})
 
 
 def claim_line(claim: Claim) -> str:

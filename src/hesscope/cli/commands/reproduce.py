@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from ...errors import refuse
-from ..answer import Answer
-from ..changes import changed
+from ..output import CommandOutput
+from ..overrides import with_overrides
 from ..progress import Bars
 from .report import claim_line
 
@@ -35,7 +35,7 @@ class Reproduce:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         from ...experiments import find
         from ...plots.export import save_figures
 
@@ -49,15 +49,17 @@ class Reproduce:
             os.environ["HESSCOPE_DATA"] = str(self.data_dir)
         experiment = find(self.name)
         bars(f"{experiment.title} ({self.size})", 0)
-        outcome = experiment.run(changed(experiment.quick if self.size == "quick" else experiment.paper, self.set))
+        outcome = experiment.run(
+            with_overrides(experiment.quick if self.size == "quick" else experiment.paper, self.set)
+        )
         stem = self.name.replace(".", "-")
         files = [outcome.save(self.out / stem)]
         files += save_figures({f"{stem}-{key}": made for key, made in experiment.figures(outcome).items()}, self.out)
         lines = [f"{experiment.title} ({experiment.source})", *(claim_line(claim) for claim in outcome.claims)]
-        return Answer(lines, {"name": outcome.name, "claims": outcome.claims}, outcome.holds, files)
+        return CommandOutput(lines, {"name": outcome.name, "claims": outcome.claims}, outcome.holds, files)
 
 
-def _listed() -> Answer:
+def _listed() -> CommandOutput:
     from ...experiments import find, names
 
     found = [find(name) for name in names()]
@@ -67,7 +69,7 @@ def _listed() -> Answer:
         {"name": e.name, "title": e.title, "source": e.source, "quick": _settings(e.quick), "paper": _settings(e.paper)}
         for e in found
     ]
-    return Answer(lines, {"experiments": data})
+    return CommandOutput(lines, {"experiments": data})
 
 
 def _settings(config: Any) -> dict[str, Any]:

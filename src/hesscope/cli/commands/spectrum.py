@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
 
@@ -41,8 +41,8 @@ class SpectrumCommand(Source):
     def kept(self) -> Path:
         return self.out / "spectrum-state"
 
-    def run(self, bars: Bars) -> Answer:
-        from ..._analyze import measured
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...analysis.run import measured
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
         from ...plots.export import save_figures
@@ -76,7 +76,7 @@ class SpectrumCommand(Source):
         data |= {"weights": found.weights, "products": found.products, "converged": bool(ends.converged.all())}
         files = [found.save(self.out / "spectrum")]
         files += save_figures({"spectrum": spectrum_figure([(self.matrix, found.measure())], largest)}, self.out)
-        return Answer(lines, data, True, files)
+        return CommandOutput(lines, data, True, files)
 
 
 def _operator(problem: Problem, matrix: Matrix) -> CurvatureOperator:

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from ...measure import Array
-from ..answer import Answer
+from ..output import CommandOutput
 from ..progress import Bars
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TheoryBlocks:
     ratio: float = 1.0
     """Input dimension over examples, d/N."""
 
-    def answer(self, out: Path) -> Answer:
+    def answer(self, out: Path) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.style import THEORY, new_figure
         from ...rmt import block_limits
@@ -56,7 +56,7 @@ class TheoryBlocks:
         axis.set_ylabel("‖off-diagonal‖² / ‖diagonal‖²")
         axis.set_title(f"{self.case}, d/N = {self.ratio:g}")
         data = {"case": self.case, "classes": self.classes, "limits": found, "ratio": [one.ratio for one in found]}
-        return Answer([head, *rows], data, True, save_figures({f"theory-blocks-{self.case}": figure}, out))
+        return CommandOutput([head, *rows], data, True, save_figures({f"theory-blocks-{self.case}": figure}, out))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TheoryGlm:
     mean: float = 0.0
     """Length of the mean of the inputs, orthogonal to both."""
 
-    def answer(self, out: Path) -> Answer:
+    def answer(self, out: Path) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.style import THEORY, new_figure
         from ...rmt.glm import GLM
@@ -109,7 +109,7 @@ class TheoryGlm:
         axis.set_ylabel("density")
         axis.set_title(f"{self.loss}, p/n = {self.ratio:g}")
         data = {"support": law.support, "spikes": spikes, "mean": law.mean, "mass_at_zero": law.mass_at_zero}
-        return Answer(lines, data, True, save_figures({f"theory-glm-{self.loss}": figure}, out))
+        return CommandOutput(lines, data, True, save_figures({f"theory-glm-{self.loss}": figure}, out))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class TheoryLinear:
     seed: int = 0
     """Seed of weights and data."""
 
-    def answer(self, out: Path) -> Answer:
+    def answer(self, out: Path) -> CommandOutput:
         from ...closed_form import linear_network
 
         return _closed_form("linear", linear_network(*_scalar_network(self.width, self.examples, self.seed)), out)
@@ -133,7 +133,7 @@ class TheoryLinear:
 class TheoryRelu(TheoryLinear):
     """Exact spectrum of a two-layer ReLU network of one input, drawn at random."""
 
-    def answer(self, out: Path) -> Answer:
+    def answer(self, out: Path) -> CommandOutput:
         from ...closed_form import relu_network
 
         return _closed_form("relu", relu_network(*_scalar_network(self.width, self.examples, self.seed)), out)
@@ -152,7 +152,7 @@ class TheoryAttention:
     seed: int = 0
     """Seed of weights and data."""
 
-    def answer(self, out: Path) -> Answer:
+    def answer(self, out: Path) -> CommandOutput:
         from ...closed_form import self_attention
         from ...rng import Rng
 
@@ -182,7 +182,7 @@ class Theory:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> Answer:
+    def run(self, bars: Bars) -> CommandOutput:
         bars("theory", 0)
         return self.what.answer(self.out)
 
@@ -196,7 +196,7 @@ def _scalar_network(width: int, examples: int, seed: int) -> tuple[Array, Array,
     return w, v, x, 2.0 * x + 0.1 * draw.standard_normal(examples)
 
 
-def _closed_form(name: str, spectrum: ClosedFormSpectrum, out: Path) -> Answer:
+def _closed_form(name: str, spectrum: ClosedFormSpectrum, out: Path) -> CommandOutput:
     from ...plots.export import save_figures
     from ...plots.style import MUTED, THEORY, new_figure
 
@@ -210,4 +210,4 @@ def _closed_form(name: str, spectrum: ClosedFormSpectrum, out: Path) -> Answer:
     axis.legend(frameon=False)
     data = {"size": spectrum.size, "bulk": spectrum.bulk, "outliers": spectrum.outliers, "trace": spectrum.trace}
     files = save_figures({f"theory-{name}": figure}, out)
-    return Answer(spectrum.explain().split("\n"), data | {"sharpness": spectrum.sharpness}, True, files)
+    return CommandOutput(spectrum.explain().split("\n"), data | {"sharpness": spectrum.sharpness}, True, files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ..base import Claim, Outcome
+from ...results.claims import Claim, Outcome
 
 PAPER = "Cracking the Hessian"
 

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ...measure import Array
 from ...rng import Rng
-
-Array = NDArray[np.float64]
 
 Weights = tuple[Tensor, ...]  # one (networks, outputs, inputs) tensor for each layer
 Loss = Callable[[Weights], Tensor]  # of every network: (networks,)

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, MUTED
 from ...rng import Rng
-from ._ensemble import Array, initial_weights, mean_squared_loss, widths_of
+from ._ensemble import initial_weights, mean_squared_loss, widths_of
 from ._truth import dense_hessian
 
 

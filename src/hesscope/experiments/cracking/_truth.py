@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._ensemble import Array
+from ...measure import Array
 
 
 def dense_hessian(loss: Callable[..., Tensor], parameters: Sequence[Array | Tensor]) -> Array:

@@ -11,10 +11,10 @@ import torch
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from ...measure import Array
 from ...plots.style import CYCLE, MUTED, new_figure
 from ...rng import Rng
 from ._ensemble import (
-    Array,
     Weights,
     initial_weights,
     learning_rates,

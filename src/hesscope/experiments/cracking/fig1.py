@@ -10,8 +10,8 @@ import torch
 
 from ...closed_form import relu_network
 from ...plots.style import CYCLE, MUTED, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_most, outcome
 from ._truth import dense_hessian, largest_gap
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import MUTED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
 from ._pairs import dense_eigenvalues, draw, rank_excess, stacked, standardised, summary
 

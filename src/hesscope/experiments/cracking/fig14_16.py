@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import CYCLE, new_figure
-from ..base import Experiment, Outcome
+from ...results.claims import Experiment, Outcome
 from . import fig4
 from ._claims import at_least, at_most, outcome
 from ._ensemble import PARAMETRIZATIONS

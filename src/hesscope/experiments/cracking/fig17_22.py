@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
 from ._ensemble import (
     PARAMETRIZATIONS,
-    Array,
     Weights,
     initial_weights,
     learning_rates,

@@ -10,8 +10,8 @@ import torch
 
 from ...closed_form import ClosedFormSpectrum, self_attention
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
 from ._truth import dense_hessian, largest_gap
 

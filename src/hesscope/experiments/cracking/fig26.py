@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base import Experiment, Outcome
+from ...results.claims import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
 from ._ensemble import PARAMETRIZATIONS, pearson
 from ._two_layer import draw_norm_correlations, norm_correlations

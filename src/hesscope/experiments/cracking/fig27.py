@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...closed_form import SOFTMAX, self_attention
+from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
-from ._ensemble import Array
 
 
 @dataclass(frozen=True)

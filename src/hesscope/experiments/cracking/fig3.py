@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...closed_form import linear_network
+from ...measure import Array
 from ...plots.style import new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
-from ._ensemble import Array
 from ._pairs import decorrelated, draw, orthonormal_weights, rank_excess, stacked, standardised, summary
 
 

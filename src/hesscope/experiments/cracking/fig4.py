@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Experiment, Outcome
+from ...results.claims import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
 from ._two_layer import NORMS, Measured, Study, draw_norm_correlations, measure, norm_correlations
 

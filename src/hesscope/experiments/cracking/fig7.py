@@ -9,8 +9,8 @@ import numpy as np
 
 from ...closed_form import linear_network
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_most, outcome
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...closed_form import learning_phase, linear_network, relu_network
+from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
-from ._ensemble import Array
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...closed_form import self_attention
 from ...plots.style import MEASURED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._claims import at_least, at_most, outcome
 from .fig2 import sink
 

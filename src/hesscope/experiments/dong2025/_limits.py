@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
+from ...results.claims import Claim, Outcome
 from ...rmt.block_limits import BlockLimit
-from ..base import Claim, Outcome
-
-Array = NDArray[np.float64]
 
 SHRINK = 4  # the smaller size that shows, and removes, what is left of order 1/d
 

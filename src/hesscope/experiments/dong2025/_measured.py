@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ...curvature import Problem
+from ...results.claims import Claim, Outcome
 from ...rng import Rng
-from ..base import Claim, Outcome
 
 Loss = Literal["MSE", "CE"]
 SOURCE = "Dong et al. 2025"

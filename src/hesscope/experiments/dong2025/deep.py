@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from ...plots.style import ACCENT, SEQUENTIAL, new_figure
+from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
 from ...structure import block_norms
-from ..base import Claim, Experiment, Outcome
 from ._measured import below, claim, mean_squares, network, outcome, problem_of
 
 WIDTHS = ("d", "h1", "h2", "h3", "C")

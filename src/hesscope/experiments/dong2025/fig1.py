@@ -10,10 +10,10 @@ import torch
 
 from ...plots.blocks import draw_heat, draw_norms
 from ...plots.style import new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ...zoo import load
-from ..base import Experiment, Outcome
 from ._measured import Loss, below, claim, network, outcome, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from ...curvature import Problem
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ...zoo import load
 from ...zoo.models import initialised_by
-from ..base import Experiment, Outcome
 from ._measured import Loss, above, claim, outcome
 
 LOSSES: tuple[Loss, ...] = ("CE", "MSE")

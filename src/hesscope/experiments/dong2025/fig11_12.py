@@ -9,9 +9,9 @@ import numpy as np
 
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
-from ..base import Experiment, Outcome
 from ._measured import Loss, above, below, clustered_data, mean_squares, network, outcome, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")

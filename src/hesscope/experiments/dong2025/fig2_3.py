@@ -11,9 +11,9 @@ import torch
 from ...curvature import Problem
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
+from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
 from ...structure import block_norms, circulant_score, heat_map
-from ..base import Claim, Experiment, Outcome
 from ._measured import Loss, above, below, gaussian_data, network, outcome, problem_of, train
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
@@ -97,7 +97,7 @@ def _mean_slope(problem: Problem) -> float:
     total, count = 0.0, 0
     with torch.no_grad():
         for batch in problem.batches:
-            slope = problem.evaluate(batch, problem.parameters).slope()  # type: ignore[union-attr]
+            slope = problem.evaluate(batch, problem.parameters).output_gradient()  # type: ignore[union-attr]
             total, count = total + float(slope.square().sum()), count + slope.numel()
     return float((total / count) ** 0.5)
 

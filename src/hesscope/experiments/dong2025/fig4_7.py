@@ -9,10 +9,10 @@ import numpy as np
 
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, THEORY, new_figure
+from ...results.claims import Claim, Experiment, Outcome
 from ...rmt import block_limits
 from ...rng import Rng
 from ...structure import block_norms, heat_map
-from ..base import Claim, Experiment, Outcome
 from ._measured import Loss, below, claim, gaussian_data, mean_squares, network, outcome, problem_of
 
 CASES: tuple[tuple[str, bool, Loss], ...] = (

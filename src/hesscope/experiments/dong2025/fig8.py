@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...results.claims import Claim, Experiment, Outcome
 from ...rmt import block_limits
 from ...rng import Rng
-from ..base import Claim, Experiment, Outcome
 from ._limits import SHRINK, claims, draw, softmax, squared_norm, summary
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ...measure import AtomicMeasure
 from ...plots.style import MEASURED, THEORY, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rmt import block_law
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._limits import softmax
 from ._measured import below, claim, outcome
 

@@ -13,11 +13,11 @@ from torch import nn
 from ...curvature import Problem
 from ...plots.blocks import draw_norms, layer_bars
 from ...plots.style import new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
 from ...structure import structure_course
 from ...zoo import load
 from ...zoo.models import initialised_by
-from ..base import Experiment, Outcome
 from ._measured import below, claim, outcome, train
 
 

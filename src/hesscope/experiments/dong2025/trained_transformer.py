@@ -12,9 +12,9 @@ from ...curvature import Problem
 from ...partition import Partition
 from ...plots.blocks import draw_norms, layer_bars
 from ...plots.style import CYCLE, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rng import Rng
 from ...structure import BlockNorms, block_norms, output_block_norms
-from ..base import Experiment, Outcome
 from ._measured import below, claim, outcome
 from ._stories import language
 

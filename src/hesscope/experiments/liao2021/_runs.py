@@ -9,10 +9,10 @@ import numpy as np
 
 from ...measure import AtomicMeasure, Measure
 from ...plots.style import MEASURED, THEORY
+from ...results.claims import Claim, Outcome
 from ...rmt import GLM
 from ...rmt._simulate import Simulation
 from ...rng import Rng
-from ..base import Claim, Outcome
 
 PAPER = "Liao & Mahoney"
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import MEASURED, MUTED, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rmt import GLM
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._runs import alternating, claim, close, distance, draw, gaussian, outcome, panel, pooled, repeated
 
 

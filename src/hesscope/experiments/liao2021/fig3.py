@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import ACCENT, MEASURED, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rmt import GLM, MarchenkoPastur
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._runs import alternating, claim, close, draw, outcome, panel, pooled, repeated
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import CYCLE, new_figure
+from ...results.claims import Experiment, Outcome
 from ...rmt import GLM
 from ...rng import Rng
-from ..base import Experiment, Outcome
 from ._runs import alternating, claim, close, distance, draw, outcome, panel, pooled, repeated
 from ._sweep import draw_sweep, simulated, theory
 

@@ -10,7 +10,7 @@ import torch
 
 from ...kron import decouple_layers
 from ...plots import kron as plots
-from ..base import Outcome
+from ...results.claims import Outcome
 from ._trained import Setting, trained
 
 

@@ -11,7 +11,7 @@ import torch
 from ...kron import Decoupling, correspondence, decouple_layers, matricize
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figures 11 to 15, Definition F.1"

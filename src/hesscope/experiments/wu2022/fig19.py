@@ -12,7 +12,7 @@ from torch import nn
 from ...curvature import Problem
 from ...kron import Decoupling, decouple_layers
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, examples, trained
 
 SOURCE = "Wu et al., Figures 19 and 20, Section F.4"

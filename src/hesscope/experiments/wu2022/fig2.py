@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kron import decouple_layers
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, trained, untrained
 
 SOURCE = "Wu et al., Figure 2, Section 5.1"

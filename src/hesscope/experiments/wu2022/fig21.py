@@ -11,8 +11,8 @@ import torch
 from ...kron import decouple_layers, matricize
 from ...linalg import eigenpairs
 from ...plots import kron as plots
+from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
-from ..base import Claim, Experiment, Outcome
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figure 21, Section G.2"

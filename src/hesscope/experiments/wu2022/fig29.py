@@ -9,8 +9,8 @@ import torch
 
 from ...kron import logit_gradients, predicted_output_eigenspace
 from ...plots import kron as plots
+from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
-from ..base import Claim, Experiment, Outcome
 from ._trained import Setting, trained, untrained
 
 SOURCE = "Wu et al., Figures 29 and 30, Section G.5"

@@ -11,7 +11,7 @@ import torch
 from ...kron import decouple
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, trained, untrained
 
 SOURCE = "Wu et al., Figure 3, Section 5.2"

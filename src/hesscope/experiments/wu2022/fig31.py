@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from ...pacbayes import Certificate, Settings
 from ...plots.style import new_figure
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._bounds import ROWS, Training, certificates, prepare
 
 SOURCE = "Wu et al., Appendix H, Figure 31"

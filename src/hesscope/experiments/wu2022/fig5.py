@@ -9,10 +9,10 @@ import numpy as np
 
 from ...curvature import Hessian
 from ...kron import approximate_full_eigenpairs
-from ...kron.overlap import nested_overlaps
+from ...kron.subspaces import nested_overlaps
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figure 5, Appendix C"

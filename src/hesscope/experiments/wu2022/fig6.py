@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kron import model_overlap
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figure 6, Section F.2.1"

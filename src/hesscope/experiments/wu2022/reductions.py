@@ -11,9 +11,9 @@ from ...curvature import Problem
 from ...kron import Decoupling, decouple_layers, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
+from ...results.claims import Claim, Experiment, Outcome
 from ...zoo.data import data_dir, load
 from ...zoo.models import load_cifar_resnet
-from ..base import Claim, Experiment, Outcome
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., (33), made quantitative"

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import refuse
 from ...pacbayes import Certificate, Settings
 from ...plots.style import MUTED, THEORY, new_figure
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._bounds import PRINTED, ROWS, Row, Training, certificates, prepare, table, with_data_prior
 
 SOURCE = "Wu et al., Section 6, Table 10"

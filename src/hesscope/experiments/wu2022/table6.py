@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._inputs import draw, measure, span
 from ._trained import Setting
 

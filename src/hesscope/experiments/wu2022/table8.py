@@ -10,7 +10,7 @@ import torch
 
 from ...kron import decouple_layers, predicted_output_eigenspace, subspace_overlap
 from ...plots import kron as plots
-from ..base import Claim, Experiment, Outcome
+from ...results.claims import Claim, Experiment, Outcome
 from ._trained import Setting, Trained, trained, untrained
 
 SOURCE = "Wu et al., Table 8, Section G.1"

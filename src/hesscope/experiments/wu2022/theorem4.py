@@ -13,8 +13,8 @@ from ...curvature import Problem
 from ...kron import decouple, predicted_output_eigenspace, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
+from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
-from ..base import Claim, Experiment, Outcome
 
 SOURCE = "Wu et al., Theorems 4.1 and 4.2"
 

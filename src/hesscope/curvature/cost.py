@@ -1,0 +1,93 @@
+"""hs.plan: bytes, products and seconds before running."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ..errors import refuse
+from ..result import Result
+from .data import examples_in, first_examples
+from .engines.graphs import GradientGraphs
+from .problem import Problem
+from .structured import gauss_newton_layers
+
+Task = Literal["eigenpairs", "spectral_density", "trace", "diagonal", "dense", "solve"]
+_PROBE = 64
+KEPT, REBUILT = 1.6, 3.0  # cost of a product in gradients, with the graph kept and without
+
+
+@dataclass(frozen=True)
+class Plan(Result):
+    """What a run will take: measured on a few examples, scaled to all. `kept` is the share of data whose graph fits."""
+
+    task: str
+    products: int
+    seconds: float
+    bytes: int
+    graph_bytes: int
+    basis_bytes: int
+    gradient_seconds: float
+    kept: float
+    note: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: about {self.products} products, {self.seconds:.1f} s and {self.bytes / 1e9:.2f} GB "
+            f"({self.kept:.0%} of the data keeps its graph). {self.note}"
+        )
+
+
+def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> Plan:
+    """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from a gradient on a few examples."""
+    products, vectors, note = _needs(problem, task, settings)
+    batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
+    examples = sum(examples_in(batch) or 1 for batch in batches)
+    few = first_examples(batches[0], _PROBE)
+    per_example = _gradient_seconds(problem, few) / (examples_in(few) or 1)
+    graph = int(GradientGraphs(problem).bytes_per_example(batches[0]) * examples)
+    free = max(0, problem.memory_budget.limit - problem.memory_budget.used)
+    kept = 1.0 if graph <= free else free / graph
+    gradient = per_example * examples
+    cost = KEPT * kept + REBUILT * (1 - kept)
+    item = torch.finfo(problem.dtype).bits // 8
+    basis = vectors * problem.space.size * item
+    if not problem.batches.held:
+        note += " The data is streamed, so times are per first batch."
+    return Plan(
+        task, products, products * cost * gradient, min(graph, free) + basis, graph, basis, gradient, kept, note.strip()
+    )
+
+
+def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, int, str]:
+    n = problem.space.size
+    if task == "eigenpairs":
+        k = int(settings.get("k", 10)) * (2 if settings.get("which") == "both" else 1)
+        steps = min(n, 2 * k + 12)
+        return steps, steps + k, "Products grow where eigenvalues are close together."
+    if task == "spectral_density":
+        total = int(settings.get("probes", 10)) * int(settings.get("steps", 80))
+        return total, int(settings.get("steps", 80)), "At most: probes and steps stop early."
+    if task in ("trace", "diagonal"):
+        layers = gauss_newton_layers(problem)
+        if layers is not None and not layers.uncovered:
+            return 10, 2, "From per-example gradients, about one backward per class."
+        return min(n, 200), min(n, 100), "By random probes until the tolerance is met."
+    if task == "dense":
+        return n, n, ""
+    if task == "solve":
+        return min(n, 100), 4, "Depends on the conditioning; damping helps."
+    refuse("the task must be known", f"{task!r}", "Use eigenpairs, spectral_density, trace, diagonal, dense or solve.")
+
+
+def _gradient_seconds(problem: Problem, batch: Any) -> float:
+    leaves = problem.leaves()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        problem.batch_gradient(batch, leaves, create_graph=False)
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,243 @@
+"""Never pay twice for the primal pass: gradient graphs that are kept and reused under the memory budget."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...errors import DerivativeError, HesscopeError
+from ...space import ParameterSpace
+from ..data import examples_in, first_examples, halves, in_larger_batches
+from ..faulty_modules import find_faulty_modules
+from ..problem import Problem
+from .memory import counting_saved_bytes, is_out_of_memory
+
+_T = TypeVar("_T")
+_PROBE_EXAMPLES = 32
+_JOINED_BYTES = 500_000_000
+_COLUMNS = 16  # vectors at a time in a batched product
+_ROOM = 16  # vectors at a time in the buffer that makes them contiguous: a cache line of float32
+_STRIP = 4096  # rows of a block that stay in the cache while they are transposed
+
+
+class KeptGraphs:
+    """Common to all engines: a prefix of the batches has its graph kept, the others are rebuilt for every block."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.leaves = problem.leaves()
+        self.kept_batches = 0
+        self.kept_bytes = 0
+        self.everything_kept = False
+        self._built = False
+
+    def build(self) -> None:
+        """Keep as many graphs as the budget allows; called by the first product."""
+        if self._built:
+            return
+        self._built = True
+        taken = 0
+        per_example = self.bytes_per_example(next(iter(self.problem.batches)))
+        # Small batches waste time on reading and writing gradients: join them, where examples do not see each other.
+        most = int(_JOINED_BYTES / max(per_example, 1.0)) if self.problem.joinable else 0
+        self.everything_kept = True
+        for batch, count in in_larger_batches(self.problem.batches, most):
+            size = int(per_example * (examples_in(batch) or 1))
+            if not self.problem.memory_budget.reserve(size):
+                self.everything_kept = False
+                break
+            taken += size
+            for piece in in_pieces(batch, self.keep):
+                del piece
+            self.kept_batches += count
+        self.kept_bytes = taken
+        weakref.finalize(self, self.problem.memory_budget.release, taken)
+
+    def bytes_per_example(self, batch: Any) -> float:
+        """What autograd saves for one example, measured on a few and without the parameters themselves."""
+        few = first_examples(batch, _PROBE_EXAMPLES)
+        own = {t.untyped_storage().data_ptr() for t in self.leaves.values()}
+        pieces: Iterator[int] = in_pieces(few, lambda piece: self._saved_bytes(piece, own))
+        return sum(pieces) / (examples_in(few) or 1)
+
+    def _saved_bytes(self, batch: Any, without: set[int]) -> int:
+        with counting_saved_bytes(without) as count:
+            graph = self.trace(batch)
+            total = count()
+        del graph
+        return total
+
+    def rebuilt(self) -> Iterator[Any]:
+        """The batches beyond the kept ones."""
+        return islice(iter(self.problem.batches), self.kept_batches, None)
+
+    def trace(self, batch: Any) -> Any:
+        """The graph of one batch."""
+        raise AssertionError("engines define trace")
+
+    def keep(self, batch: Any) -> None:
+        """Trace one batch and hold on to its graph."""
+        raise AssertionError("engines define keep")
+
+
+def in_pieces(batch: Any, work: Callable[[Any], _T]) -> Iterator[_T]:
+    """Do `work` on a batch; where memory runs out, on its halves instead, and say so."""
+    try:
+        yield work(batch)
+        return
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        parts = halves(batch)
+        if parts is None:
+            raise
+        size = examples_in(batch) or 0
+    warnings.warn(f"out of memory with {size} examples at a time; going on with halves of {size // 2}", stacklevel=3)
+    for part in parts:
+        yield from in_pieces(part, work)
+
+
+def in_turn(block: Tensor) -> Iterator[Tensor]:
+    """The rows of `(k, n)`, each contiguous and good until the next: through a small buffer, as fresh pages are slow."""
+    if block.shape[0] == 1 or block.stride(1) == 1:
+        yield from block
+        return
+    room = torch.empty(min(_ROOM, block.shape[0]), block.shape[1], dtype=block.dtype, device=block.device)
+    for few in torch.split(block, _ROOM):
+        yield from _copy_strips(few, room[: len(few)])
+
+
+def _copy_strips(block: Tensor, room: Tensor) -> Tensor:
+    for start in range(0, block.shape[1], _STRIP):
+        room[:, start : start + _STRIP] = block[:, start : start + _STRIP]
+    return room
+
+
+class GradientGraphs(KeptGraphs):
+    """Σ_batches ∇ℓ as a graph: one backward through it is a Hessian product (double backward).
+
+    With `through_loss=False` the slope of the loss in the outputs is a constant, and the products are those of the
+    functional Hessian.
+    """
+
+    def __init__(self, problem: Problem, through_loss: bool = True, method: str = "kept") -> None:
+        super().__init__(problem)
+        self.through_loss, self.method = through_loss, method
+        self.sums: list[Tensor | None] = [None] * len(self.leaves)
+
+    def trace(self, batch: Any) -> tuple[Tensor | None, ...]:
+        return self.problem.batch_gradient(batch, self.leaves, create_graph=True, through_loss=self.through_loss)
+
+    def keep(self, batch: Any) -> None:
+        gradients = self.trace(batch)
+        self.sums = [_plus(total, g) for total, g in zip(self.sums, gradients, strict=True)]
+
+    def products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        """Σ_batches H[rows, columns] Vᵀ for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
+        try:
+            return self._products(columns, rows, block)
+        except DerivativeError as error:
+            named = "; ".join(find_faulty_modules(self.problem.subset(_PROBE_EXAMPLES))) or "no single module found"
+            raise DerivativeError(
+                f"every operation must have a second derivative; these have none or a wrong one: {named}. "
+                "Replace the module by one of plain operations, or leave its parameters out with params=."
+            ) from error
+
+    def _products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        self.build()
+        if self.method == "kept" and rows == columns and self.everything_kept:
+            return self._pull_in_place(rows, block)
+        out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
+        if self.kept_batches:
+            self._pull(self.sums, columns, rows, block, out, keep=True)
+        for batch in self.rebuilt():
+            for gradients in in_pieces(batch, self.trace):
+                self._pull(gradients, columns, rows, block, out, keep=False)
+        return out
+
+    def _pull_in_place(self, space: ParameterSpace, block: Tensor) -> Tensor:
+        """Each vector gives its place to its product, so that a block costs one pass over fresh memory."""
+        out = _copy_strips(block, torch.empty(block.shape, dtype=block.dtype, device=block.device))
+        live, sources = self._live(self.sums, space)
+        if not live:
+            return out.zero_()
+        places = dict(space.slices())
+        targets = [self.leaves[name] for name in space.names]
+        here = out.untyped_storage().data_ptr()
+        for vector in out:
+            cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
+            pulled = _grad(sources, targets, cotangents)
+            # A derivative may hand on the vector itself: such a piece is a view of what it is to replace.
+            own = [p.clone() if p is not None and p.untyped_storage().data_ptr() == here else p for p in pulled]
+            for place, piece in zip(places.values(), own, strict=True):
+                if piece is None:
+                    vector[place] = 0
+                else:
+                    vector[place] = piece.reshape(-1)
+        return out
+
+    def _live(self, gradients: Sequence[Tensor | None], columns: ParameterSpace) -> tuple[list[str], list[Tensor]]:
+        """The parameters among `columns` whose gradient depends on something, and those gradients."""
+        of = {name: g for name, g in zip(self.leaves, gradients, strict=True) if g is not None and g.requires_grad}
+        live = [name for name in columns.names if name in of]
+        return live, [of[name] for name in live]
+
+    def _pull(
+        self,
+        gradients: Sequence[Tensor | None],
+        columns: ParameterSpace,
+        rows: ParameterSpace,
+        block: Tensor,
+        out: Tensor,
+        keep: bool,
+    ) -> None:
+        live, sources = self._live(gradients, columns)
+        if not live:
+            return
+        targets = [self.leaves[name] for name in rows.names]
+        places = dict(columns.slices())
+        if self.method == "batched" and block.shape[0] > 1:
+            for few, totals in zip(torch.split(block, _COLUMNS), torch.split(out, _COLUMNS), strict=True):
+                cotangents = [_shaped(few[:, places[n]], g, (len(few),)) for n, g in zip(live, sources, strict=True)]
+                pulled = _grad(sources, targets, cotangents, batched=True)
+                for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+                    if piece is not None:
+                        totals[:, place] += piece.reshape(len(few), -1).to(out.dtype)
+            return
+        for index, (vector, total) in enumerate(zip(in_turn(block), out, strict=True)):
+            cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
+            pulled = _grad(sources, targets, cotangents, keep=keep or index + 1 < len(block))
+            for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+                if piece is not None:
+                    total[place] += piece.reshape(-1)
+
+
+def _shaped(flat: Tensor, like: Tensor, lead: tuple[int, ...]) -> Tensor:
+    return flat.reshape(*lead, *like.shape).to(like.dtype)
+
+
+def _plus(total: Tensor | None, more: Tensor | None) -> Tensor | None:
+    if total is None or more is None:
+        return more if total is None else total
+    return total + more
+
+
+def _grad(
+    sources: list[Tensor], targets: list[Tensor], cotangents: list[Tensor], batched: bool = False, keep: bool = True
+) -> tuple[Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(
+            sources, targets, cotangents, retain_graph=keep, allow_unused=True, is_grads_batched=batched
+        )
+    except HesscopeError:
+        raise
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+        raise DerivativeError(f"every operation must have a second derivative; got {error}") from error

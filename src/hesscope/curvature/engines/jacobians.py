@@ -1,0 +1,133 @@
+"""Jacobian products of the outputs, from graphs that are kept: J v by double backward, Jᵀ u by backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...space import ParameterSpace
+from ..losses.base import OutputLoss
+from ..problem import Problem
+from .graphs import KeptGraphs, _grad, in_pieces, in_turn
+
+# Row-wise linear maps between J and Jᵀ, for example the loss's curvature; given the rows and their global index.
+Middle = Callable[[OutputLoss, Tensor, int], Tensor]
+
+
+@dataclass
+class _Linearised:
+    """One batch: outputs f(θ), and u ↦ Jᵀu as a graph in u, whose own backward is v ↦ J v."""
+
+    rows: OutputLoss
+    first_row: int
+    u: Tensor
+    pullback: tuple[Tensor | None, ...]
+
+
+class JacobianGraphs(KeptGraphs):
+    """J of all rows, batch by batch. `J v` costs about as much as a forward pass, `Jᵀ u` as a backward pass."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._kept: list[_Linearised] = []
+        self._next_row = 0
+
+    def trace(self, batch: Any) -> _Linearised:
+        rows = self.problem.evaluate(batch, self.leaves)
+        assert isinstance(rows, OutputLoss)
+        u = torch.zeros_like(rows.f, requires_grad=True)
+        wrt = list(self.leaves.values())
+        pullback: tuple[Tensor | None, ...] = (None,) * len(wrt)
+        if rows.f.requires_grad:
+            pullback = torch.autograd.grad(rows.f, wrt, u, create_graph=True, allow_unused=True)
+        return _Linearised(rows, self._next_row, u, pullback)
+
+    def keep(self, batch: Any) -> None:
+        traced = self.trace(batch)
+        self._kept.append(traced)
+        self._next_row += len(traced.rows.f)
+
+    def _groups(self) -> Iterator[list[_Linearised]]:
+        """The kept batches as one group (one autograd call for all), then every other batch alone."""
+        self.build()
+        if self._kept:
+            yield self._kept
+        kept_rows = self._next_row
+        for batch in self.rebuilt():
+            for traced in in_pieces(batch, self.trace):
+                yield [traced]
+                self._next_row += len(traced.rows.f)
+        self._next_row = kept_rows
+
+    def sandwich(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor, middle: Middle) -> Tensor:
+        """Σ_batches Jᵀ M J v for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
+        out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
+        for group in self._groups():
+            for vector, total in zip(in_turn(block), out, strict=True):
+                images = self._push(group, columns, vector)
+                cotangents = [
+                    middle(part.rows, image, part.first_row) for part, image in zip(group, images, strict=True)
+                ]
+                self._pull(group, rows, cotangents, total)
+        return out
+
+    def push(self, columns: ParameterSpace, block: Tensor) -> Tensor:
+        """J v for vectors as rows: `(k, n)` to `(k, R C)`."""
+        pieces = []
+        for group in self._groups():
+            images = [torch.cat([i.reshape(-1) for i in self._push(group, columns, v)]) for v in block]
+            pieces.append(torch.stack(images))
+        return torch.cat(pieces, 1)
+
+    def pull(self, rows: ParameterSpace, block: Tensor) -> Tensor:
+        """Jᵀ u for vectors as rows: `(k, R C)` to `(k, n)`."""
+        out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
+        start = 0
+        for group in self._groups():
+            sizes = [part.rows.f.numel() for part in group]
+            for vector, total in zip(block, out, strict=True):
+                parts = torch.split(vector[start : start + sum(sizes)], sizes)
+                shaped = [piece.reshape(part.rows.f.shape) for piece, part in zip(parts, group, strict=True)]
+                self._pull(group, rows, shaped, total)
+            start += sum(sizes)
+        return out
+
+    def row_count(self) -> int:
+        """R C: the number of rows of J."""
+        total = 0
+        with torch.no_grad():
+            for batch in self.problem.batches:
+                rows = self.problem.evaluate(batch, self.problem.parameters)
+                assert isinstance(rows, OutputLoss)
+                total += rows.f.numel()
+        return total
+
+    def _push(self, group: list[_Linearised], columns: ParameterSpace, vector: Tensor) -> list[Tensor]:
+        place = dict(columns.slices())
+        names = list(self.leaves)
+        sources, cotangents = [], []
+        for part in group:
+            for name, g in zip(names, part.pullback, strict=True):
+                if g is not None and name in place:
+                    sources.append(g)
+                    cotangents.append(vector[place[name]].reshape(g.shape).to(g.dtype))
+        targets = [part.u for part in group]
+        images = _grad(sources, targets, cotangents) if sources else (None,) * len(group)
+        return [torch.zeros_like(u) if i is None else i for i, u in zip(images, targets, strict=True)]
+
+    def _pull(self, group: list[_Linearised], rows: ParameterSpace, cotangents: list[Tensor], total: Tensor) -> None:
+        live = [
+            (part.rows.f, u.to(part.rows.f.dtype))
+            for part, u in zip(group, cotangents, strict=True)
+            if part.rows.f.requires_grad
+        ]
+        if not live:
+            return
+        pulled = _grad([f for f, _ in live], [self.leaves[name] for name in rows.names], [u for _, u in live])
+        for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+            if piece is not None:
+                total[place] += piece.reshape(-1)

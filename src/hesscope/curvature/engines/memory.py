@@ -1,0 +1,87 @@
+"""One knob for memory: how many bytes kept graphs may hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from ...errors import refuse
+
+FRACTION = 0.5
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def parse_bytes(memory: float | str | None, device: torch.device) -> int:
+    """Bytes from a count, a text such as "8GB", a fraction of free memory, or None (half of what is free)."""
+    if memory is None:
+        memory = FRACTION
+    if isinstance(memory, str):
+        found = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?)i?b?\s*", memory.lower())
+        if not found:
+            refuse("memory must be bytes, a fraction or a text like '8GB'", f"{memory!r}", "Try memory='4GB'.")
+        return int(float(found[1]) * _UNITS[found[2]])
+    if memory < 0:
+        refuse("memory must be >= 0", f"{memory}", "0 keeps no graph; 0.5 is half of the free memory.")
+    return int(memory * free_bytes(device)) if memory <= 1 else int(memory)
+
+
+def free_bytes(device: torch.device) -> int:
+    """What is free on the device now."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 4 * 10**9
+
+
+class MemoryBudget:
+    """What the operators of one problem have kept, against one limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+
+    def reserve(self, size: int) -> bool:
+        """Reserve `size` bytes if they fit."""
+        if self.used + size > self.limit:
+            return False
+        self.used += size
+        return True
+
+    def release(self, size: int) -> None:
+        self.used -= size
+
+
+@contextmanager
+def counting_saved_bytes(without: set[int]) -> Iterator[Callable[[], int]]:
+    """Count the distinct bytes that autograd saves inside the block, but for the storages at `without`."""
+    seen: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in without:
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()  # the tensor itself could close a cycle through its own graph node
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield lambda: sum(seen.values())
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on any device."""
+    text = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
+    )

@@ -1,0 +1,117 @@
+"""How good the conjecture is: eigenvalues, overlap, spectral and Frobenius errors, for every Kronecker form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..linalg import eigenpairs
+from ..measure import Array
+from ..operators import Kronecker, LinearOperator
+from ..result import Result
+from .factors import Decoupling, Reduction
+from .frobenius import Distances
+from .layer_operator import LayerHessian
+from .subspaces import check_k, nested_overlaps
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Result):
+    """The exact layer Hessian H beside E[M] ⊗ E[x xᵀ].
+
+    `overlap[j-1]` is that of the top-j eigenspaces. `spectral_error` is ‖H - K‖/‖H‖, `frobenius_error` the same in
+    Frobenius norm (exact where `frobenius_stderr` is 0).
+    """
+
+    layer: str
+    curvature: str
+    reduction: str
+    eigenvalues: Array
+    approximate_eigenvalues: Array
+    residuals: Array
+    overlap: Array
+    spectral_error: float
+    frobenius_error: float
+    frobenius_stderr: float
+    vectors: Tensor
+    approximate_vectors: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerErrors(Result):
+    """Relative errors of several Kronecker forms of one layer's Hessian; "nearest" is best in Frobenius norm."""
+
+    layer: str
+    names: tuple[str, ...]
+    spectral: Array
+    frobenius: Array
+    frobenius_stderr: Array
+    nearest_residual: float
+
+
+def compare(d: Decoupling, k: int, tol: float) -> Comparison:
+    """The k largest eigenpairs of H by Lanczos on GEMM products, against those of the Kronecker product."""
+    op = d.exact
+    check_k(k, op.shape[0])
+    true = eigenpairs(op, k=k, tol=tol)
+    values, vectors = d.eigenpairs(k)
+    kron = d.operator
+    op.memo.setdefault("norm", _norm(op, true.values))
+    op.memo.setdefault("distances", Distances(op, true.vectors))
+    fro, fro_stderr = op.memo["distances"].relative(kron)
+    return Comparison(
+        d.layer,
+        d.curvature,
+        d.reduction,
+        true.values,
+        values.numpy(),
+        true.residuals,
+        nested_overlaps(true.vectors.cpu(), vectors),
+        _spectral_error(op, kron, fro, op.memo["norm"]),
+        fro,
+        fro_stderr,
+        true.vectors,
+        vectors,
+    )
+
+
+def kronecker_errors(d: Decoupling) -> KroneckerErrors:
+    """Relative errors of expand (33), reduce, K-FAC reduce and the nearest Kronecker product."""
+    op = d.exact
+    if "distances" not in op.memo:
+        top = eigenpairs(op, k=min(20, op.shape[0]), tol=1e-3)
+        op.memo.update(norm=_norm(op, top.values), distances=Distances(op, top.vectors))
+    norm, distances = op.memo["norm"], op.memo["distances"]
+    kinds: tuple[Reduction, ...] = ("expand",) if d.positions == 1 else ("expand", "reduce", "kfac_reduce")
+    forms: dict[str, Kronecker] = {kind: d.with_reduction(kind).operator for kind in kinds}
+    best = d.nearest()
+    forms["nearest"] = Kronecker(best.left.to(op.device, op.dtype), best.right.to(op.device, op.dtype))
+    fro = [distances.relative(kron) for kron in forms.values()]
+    return KroneckerErrors(
+        d.layer,
+        tuple(forms),
+        np.array([_spectral_error(op, kron, f[0], norm) for kron, f in zip(forms.values(), fro, strict=True)]),
+        np.array([f[0] for f in fro]),
+        np.array([f[1] for f in fro]),
+        best.residual,
+    )
+
+
+def _spectral_error(op: LayerHessian, kron: Kronecker, frobenius: float, norm: float) -> float:
+    # What is left of an exact identity is rounding (√ε, as squares were subtracted), which is not even symmetric.
+    if frobenius <= 2 * torch.finfo(op.dtype).eps ** 0.5 or norm == 0:
+        return frobenius
+    return spectral_norm(op - kron) / norm
+
+
+def _norm(op: LayerHessian, top_values: Array) -> float:
+    """‖H‖; where it is positive semi-definite that is the largest eigenvalue."""
+    return float(top_values[0]) if op.plan.gauss_newton else spectral_norm(op)
+
+
+def spectral_norm(op: LinearOperator) -> float:
+    """The largest eigenvalue in magnitude."""
+    return abs(float(eigenpairs(op, k=1, which="magnitude", tol=1e-3).values[0]))

@@ -1,0 +1,118 @@
+"""Eigenpairs of the full Hessian from output Hessians and mean inputs (Appendix C)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..curvature import Problem
+from ..errors import refuse
+from ..measure import Array
+from ..result import Result
+from .chunks import ChunkedData
+from .columns import unit_weights
+from .grams import GramSum
+from .layers import Layer, find_layer, layer_names
+from .plan import plan_layer
+from .subspaces import check_k
+
+
+@dataclass(frozen=True, eq=False)
+class FullApproximation(Result):
+    """Approximate top eigenvalues and orthonormal eigenvectors `(n, k)` of the full Hessian, in the problem's order.
+
+    `output_hessian` is E[M] over the concatenated outputs of `layers` (Gauss-Newton), `input_norms` holds |E x̃|.
+    """
+
+    values: Array
+    vectors: Tensor
+    layers: tuple[str, ...]
+    output_hessian: Tensor
+    input_norms: Array
+    form: str
+
+
+def approximate_full_eigenpairs(
+    problem: Problem, k: int = 50, form: Literal["principled", "printed"] = "principled"
+) -> FullApproximation:
+    """λ_i, v_i of H ≈ B E[M] Bᵀ with B = blkdiag(I ⊗ E[x̃]): inputs x̃ = (x, 1) replaced by their means.
+
+    "principled": the exact eigenpairs of that matrix, (λ, B S^(-1/2) q) for eigenpairs (λ, q) of S^(1/2) E[M] S^(1/2),
+    S = BᵀB. "printed": the paper's (261)-(263), eigenpairs (σ, u) of E[M], λ = σ |B u|², vectors made orthonormal; it
+    differs where layers have inputs of different length. Gauss-Newton throughout, as in (255). One pass over the data,
+    memory Σ m squared. Parameters outside of Linear and convolution layers get zeros. Over positions, the sum of the
+    output gradients and the mean input stand in.
+    """
+    if form not in ("principled", "printed"):
+        refuse("form must be 'principled' or 'printed'", f"{form!r}", "The printed one is Appendix C as it stands.")
+    layers = [find_layer(problem, name) for name in layer_names(problem)]
+    layers = [layer for layer in layers if layer.groups == 1 and layer.weight in problem.parameters]
+    size = sum(layer.outputs for layer in layers)
+    check_k(k, size)
+    hessian, means = _outputs_and_means(problem, layers)
+    extended = [_extended(problem, layer, mean) for layer, mean in zip(layers, means, strict=True)]
+    norms = torch.stack([torch.linalg.vector_norm(e) for e in extended])
+    per_output = torch.cat([norm.expand(layer.outputs) for norm, layer in zip(norms, layers, strict=True)])
+    if form == "principled":
+        values, q = torch.linalg.eigh(per_output[:, None] * hessian * per_output)
+        values, coefficients = values.flip(0)[:k], q.flip(1)[:, :k] / per_output[:, None].clamp_min(1e-300)
+    else:
+        sigma, u = torch.linalg.eigh(hessian)
+        sigma, coefficients = sigma.flip(0)[:k], u.flip(1)[:, :k]
+        values = sigma * (per_output[:, None] * coefficients).square().sum(0)
+    vectors = _lift(problem, layers, extended, coefficients)
+    if form == "printed":
+        vectors = torch.linalg.qr(vectors)[0]
+    return FullApproximation(
+        values.numpy(), vectors, tuple(layer.name for layer in layers), hessian, norms.numpy(), form
+    )
+
+
+def _outputs_and_means(problem: Problem, layers: list[Layer]) -> tuple[Tensor, list[Tensor]]:
+    """E[M] over all outputs at once, and E[x] of every layer."""
+    plans = [plan_layer(problem, layer.name, "gauss_newton") for layer in layers]
+    if any(plan.flat for plan in plans):
+        refuse(
+            "all layers must see the same examples one by one",
+            "layers over tokens whose positions do not interact",
+            "Use hs.decouple layer by layer.",
+        )
+    pieces = ChunkedData(problem, plans)
+    size = sum(layer.outputs for layer in layers)
+    hessian = GramSum(size)
+    means = [torch.zeros(layer.inputs, dtype=torch.float64) for layer in layers]
+    weight = 0.0
+    for chunk in pieces.chunks():
+        tapped = pieces.tapped(chunk)
+        for columns in pieces.columns(tapped):
+            hessian.add(torch.cat([n.sum(1) for n in columns], -1))
+        hessian.settle()
+        w = unit_weights(tapped, 0, plans[0].in_order)
+        weight += float(w.sum())
+        for mean, seen in zip(means, tapped.seen, strict=True):
+            x = seen.patches(tapped.examples).squeeze(2).mean(1)
+            mean += (w.to(x) @ x).double().cpu()
+    return hessian.value() * problem.scale, [mean / weight for mean in means]
+
+
+def _extended(problem: Problem, layer: Layer, mean: Tensor) -> Tensor:
+    """E[x̃] = (E[x], 1), or E[x] where the bias is missing or not selected."""
+    has_bias = layer.bias in problem.parameters
+    return torch.cat([mean, torch.ones(1, dtype=torch.float64)]) if has_bias else mean
+
+
+def _lift(problem: Problem, layers: list[Layer], extended: list[Tensor], coefficients: Tensor) -> Tensor:
+    """B c in the problem's order of parameters: weights u ⊗ E[x], biases u."""
+    out = torch.zeros(problem.space.size, coefficients.shape[1], dtype=torch.float64)
+    start = 0
+    for layer, mean in zip(layers, extended, strict=True):
+        part = coefficients[start : start + layer.outputs]
+        start += layer.outputs
+        weight = torch.einsum("mk,n->mnk", part, mean[: layer.inputs])
+        out[problem.space.slice_of(layer.weight)] = weight.reshape(-1, part.shape[1])
+        if len(mean) > layer.inputs:
+            out[problem.space.slice_of(layer.bias)] = part
+    return out

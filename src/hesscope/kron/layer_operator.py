@@ -1,0 +1,112 @@
+"""The exact Hessian of one layer's weight: H = E[Σ_ts M_ts ⊗ x_t x_sᵀ], multiplied by GEMMs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..curvature import Problem
+from ..operators import LinearOperator
+from .chunks import ChunkedData
+from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
+from .lazy_block import LazyBlock
+from .plan import Curvature, Plan, plan_layer
+
+
+def layer_hessian(problem: Problem, layer: str, curvature: Curvature = "auto") -> LayerHessian:
+    """H = E[M ⊗ x xᵀ], exactly, over the layer's weight in torch's (row-major) order; no autodiff per vector.
+
+    Inputs x and output Hessians M of all data are computed once: one backward pass per class where the network behind
+    the layer is piecewise linear, else one double-backward pass per output (tried on a few examples, see `.curvature`).
+    Then a product costs 4 N P m n operations, or less (docs/theory/decoupling.md). What does not fit into the problem's
+    memory is computed again for every block of vectors. Layers over tokens or positions, and convolutions with stride,
+    padding, dilation and groups, are exact: all pairs of positions of an example are summed.
+
+    `curvature`: "auto", or "gauss_newton" / "second_derivative" to insist on one.
+    """
+    return LayerHessian(problem, plan_layer(problem, layer, curvature))
+
+
+class LayerHessian(LinearOperator):
+    """The symmetric operator that `layer_hessian` returns; `.curvature` says how M was found and whether it is exact."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self.problem, self.plan, self.layer = problem, plan, plan.layer
+        self._pieces = ChunkedData(problem, [plan])
+        self._kept: list[HeldBlock] = []
+        self._built = False
+        self._everything_kept = False
+        self.memo: dict[str, Any] = {}  # what other functions found out about it, so that they need not again
+
+    @property
+    def curvature(self) -> str:
+        return self.plan.curvature
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.layer.size, self.layer.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.problem.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.problem.device
+
+    @property
+    def preferred_block(self) -> int:
+        return 1 if self.plan.positions == 1 else 8
+
+    def all_blocks(self) -> Iterator[HeldBlock]:
+        """Every piece of the data; those beyond the memory are computed anew."""
+        self._build()
+        yield from self._kept
+        for chunk in self._beyond():
+            yield self._form(chunk)
+
+    def held_blocks(self) -> list[HeldBlock] | None:
+        """All pieces, if all are in this process's memory."""
+        self._build()
+        return self._kept if self._everything_kept and not self.problem.distributed else None
+
+    def _forms(self) -> Iterator[CurvatureBlock]:
+        self._build()
+        yield from self._kept
+        for chunk in self._beyond():
+            # One double-backward pass per vector costs less than the P m passes that M itself would.
+            yield self._form(chunk) if self.plan.gauss_newton else LazyBlock(self._pieces.tapped(chunk))
+
+    def _beyond(self) -> Iterator[Any]:
+        return iter(()) if self._everything_kept else islice(self._pieces.chunks(), len(self._kept), None)
+
+    def _form(self, chunk: Any) -> HeldBlock:
+        return block_of(self._pieces.pieces(chunk)[0], self.layer.outputs)
+
+    def _build(self) -> None:
+        """Keep pieces while they fit; called by the first product."""
+        if self._built:
+            return
+        self._built = True
+        taken = 0
+        for chunk in self._pieces.chunks():
+            form = self._form(chunk)
+            if not self.problem.memory_budget.reserve(form.bytes()):
+                break
+            taken += form.bytes()
+            self._kept.append(form)
+        else:
+            self._everything_kept = True
+        weakref.finalize(self, self.problem.memory_budget.release, taken)
+
+    def _apply(self, block: Tensor) -> Tensor:
+        v = block.T.reshape(-1, self.layer.outputs, self.layer.inputs)
+        total = torch.zeros_like(v)
+        for form in self._forms():
+            total += form.products(v)
+        return self.problem.all_sum(total).mul_(self.problem.scale).flatten(1).T

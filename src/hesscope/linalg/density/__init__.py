@@ -1,0 +1,1 @@
+"""Spectral densities: Lanczos and Chebyshev quadrature with an error estimate."""

@@ -1,0 +1,132 @@
+"""The diagonal and the row norms of a symmetric operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..operators import Counted, LinearOperator
+from ..rng import Rng
+from .checked import with_check
+from .estimate import Estimate, structured, warn_unmet
+from .exact import exact_symmetric, is_small
+from .memory import vectors_that_fit
+from .sketch import Sketch, left_out
+from .validation import prepare, require_positive
+
+Rows = Callable[[Sketch], tuple[Tensor, Tensor]]
+
+
+@with_check
+def diagonal(
+    op: LinearOperator,
+    tol: float = 0.05,
+    *,
+    max_products: int | None = None,
+    rng: Rng | None = None,
+) -> Estimate:
+    """d_i = A_ii, until ‖stderr‖ ≤ tol · ‖d‖.
+
+    Takes what the operator knows about itself, then the whole matrix when n ≤ 200, then XDiag (two products per
+    probe): diag(Q Qᵀ A) of a sketch plus random signs for what is left, every probe tested against the sketch of all
+    the others. `value` and `stderr` are local `(n,)` arrays. Entries far below the largest need many products; for
+    networks made of linear layers the operator's own answer is exact and cheaper.
+    """
+    counted, limit, before, rng = _ready(op, tol, max_products, rng)
+    known = structured(op, ("exact_diagonal", "structured_diagonal"), tol)
+    if known is not None:
+        return known
+    if is_small(counted):
+        return _exact(torch.diagonal(exact_symmetric(counted)), counted, before)
+    return _until(counted, _leave_one_out_diagonal, "diagonal", "xdiag", tol, limit, rng.child("diagonal"))
+
+
+@with_check
+def row_norms(
+    op: LinearOperator,
+    tol: float = 0.05,
+    *,
+    max_products: int | None = None,
+    rng: Rng | None = None,
+) -> Estimate:
+    """r_i = ‖A_i‖₂ = √(A²)_ii, until ‖stderr‖ ≤ tol · ‖r‖.
+
+    ‖A_i‖² = ‖(A Q)_i‖² + E (A(I − QQᵀ)ω)²_i, with Q and ω from the same probes as in `diagonal`; two products per probe.
+    """
+    counted, limit, before, rng = _ready(op, tol, max_products, rng)
+    if is_small(counted):
+        return _exact(torch.linalg.vector_norm(exact_symmetric(counted), dim=1), counted, before)
+    return _until(counted, _leave_one_out_rows, "row norms", "xdiag", tol, limit, rng.child("rows"))
+
+
+def _ready(op: LinearOperator, tol: float, limit: int | None, rng: Rng | None) -> tuple[Counted, int, int, Rng]:
+    require_positive("tol", tol)
+    counted = prepare(op)
+    most = min(op.shape[0], 2000) if limit is None else limit
+    return counted, most, counted.count, Rng(0) if rng is None else rng
+
+
+def _exact(value: Tensor, op: Counted, before: int) -> Estimate:
+    array = value.cpu().numpy()
+    return Estimate(array, np.zeros_like(array), op.count - before, "dense", exact=True)
+
+
+def _until(op: Counted, rows: Rows, what: str, method: str, tol: float, limit: int, rng: Rng) -> Estimate:
+    sketch, before, layout = Sketch(op, "rademacher", rng), op.count, op.layout
+    room = max(10, vectors_that_fit(op) // 6)
+    while True:
+        step = max(10 if sketch.columns == 0 else 1, sketch.columns // 4)
+        step = min(step, (limit - (op.count - before)) // 2, room - sketch.columns)
+        unmet = sketch.columns > 0 and step < 1
+        if not unmet:
+            sketch.grow(max(step, 4 if sketch.columns == 0 else 1))
+        value, stderr = rows(sketch)
+        wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
+        if unmet:
+            warn_unmet(what, reached, wanted, op, op.count - before)
+        if unmet or sketch.captured or reached <= wanted:
+            return Estimate(value.cpu().numpy(), stderr.cpu().numpy(), op.count - before, method, sketch.captured)
+
+
+def _leave_one_out_diagonal(sketch: Sketch) -> tuple[Tensor, Tensor]:
+    """diag(Q_i Q_iᵀ A) + ω_i ∘ (I − Q_i Q_iᵀ) A ω_i, averaged over the probe i that is left out."""
+    q, z = sketch.q.double(), sketch.z.double()
+    shared = (q * z).sum(1)
+    if sketch.captured:
+        return shared, torch.zeros_like(shared)
+    s, along = _left_out(sketch)
+    qs = q @ s
+    # What A ω_i has outside the images of the others lies along Q s_i.
+    return _average(shared[:, None] - qs * (z @ s) + sketch.omega.double() * qs * along)
+
+
+def _leave_one_out_rows(sketch: Sketch) -> tuple[Tensor, Tensor]:
+    z = sketch.z.double()
+    shared = (z * z).sum(1)
+    if sketch.captured:
+        return shared.sqrt(), torch.zeros_like(shared)
+    s, _ = _left_out(sketch)
+    zs = z @ s
+    w = torch.as_tensor(sketch.overlaps(), device=z.device)
+    rest = sketch.y.double() - z @ (w - s * (s * w).sum(0))
+    square, stderr = _average(shared[:, None] - zs**2 + rest**2)
+    # A square can come out negative where a row is tiny; its norm is then 0 within the error.
+    value = square.clamp_min(0.0).sqrt()
+    return value, torch.minimum(stderr / (2 * value.clamp_min(1e-300)), stderr.sqrt())
+
+
+def _left_out(sketch: Sketch) -> tuple[Tensor, Tensor]:
+    s = left_out(sketch.r)
+    along = (s * sketch.r).sum(0)
+    return torch.as_tensor(s, device=sketch.q.device), torch.as_tensor(along, device=sketch.q.device)
+
+
+def _average(estimates: Tensor) -> tuple[Tensor, Tensor]:
+    m = estimates.shape[1]
+    # Student's t has variance (m − 1)/(m − 3); and estimates that share a sketch vary together, so that their spread
+    # is too small, measured as up to √2 where the spectrum is flat.
+    widened = (2 * (m - 1) / max(m - 3, 1)) ** 0.5
+    return estimates.mean(1), widened * estimates.std(1) / m**0.5

@@ -1,0 +1,153 @@
+"""Extreme eigenpairs by block Lanczos with thick restart."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..measure import Array
+from ..operators import Counted, LinearOperator
+from ..result import Result
+from ..rng import Rng
+from .checked import with_check
+from .checkpoint import fingerprint
+from .exact import exact_symmetric, is_small
+from .krylov.run import Bools, Goal, KrylovRun, Which
+from .memory import vectors_that_fit
+from .validation import prepare, require_positive
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenpairs(Result):
+    """H vᵢ ≈ λᵢ vᵢ, each with its residual ‖H vᵢ − λᵢ vᵢ‖.
+
+    `values` descend for "largest", ascend for "smallest", fall in magnitude for "magnitude"; for "both" the k largest
+    come first (descending), then the k smallest (ascending). `vectors` is the local `(n, k)` block.
+    """
+
+    values: Array
+    vectors: Tensor
+    residuals: Array
+    converged: Bools
+    products: int
+    tol: float
+    check: str = "unchecked"
+
+
+@with_check
+def eigenpairs(
+    op: LinearOperator,
+    k: int = 10,
+    which: Which = "largest",
+    tol: float = 1e-3,
+    *,
+    start: Tensor | None = None,
+    block: int | None = None,
+    max_basis: int | None = None,
+    max_products: int | None = None,
+    rng: Rng | None = None,
+    resume: str | os.PathLike[str] | None = None,
+) -> Eigenpairs:
+    """H vᵢ = λᵢ vᵢ for the k extreme eigenvalues, until ‖H vᵢ − λᵢ vᵢ‖ ≤ tol · max(|λᵢ|, ε^⅔ ‖H‖).
+
+    Costs little more than the products a single Krylov space needs (20-30 for k = 10 on a trained network), and a few
+    for a random probe that looks for further copies of multiple eigenvalues; memory is one vector per product until
+    `max_basis` vectors, then it restarts with the best ones. Small problems, n ≤ max(200, 4k), are solved exactly.
+    At most n pairs are returned. What did not converge is marked in `.converged` and warned about.
+
+    start: `(n, j)` eigenvectors of a nearby problem, best first; they save products once they are accurate to about
+    tol (a coarser start, such as one from a subset of the data, saves next to nothing). block: columns per product (by
+    default 1, or more where the operator likes blocks). resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
+    See docs/theory/algorithms.md.
+    """
+    require_positive("tol", tol)
+    for name, number in (("k", k), ("block", block), ("max_basis", max_basis), ("max_products", max_products)):
+        if number is not None and number < 1:
+            refuse(f"{name} must be >= 1", f"{name}={number}", "Leave it out for the default.")
+    rng = Rng(0) if rng is None else rng
+    counted = prepare(op)
+    before = counted.count
+    n = op.shape[0]
+    goal = Goal(min(k, n), which, tol)
+    if start is not None:
+        _check_start(start, op)
+    if is_small(counted, 4 * k):
+        return _dense(counted, goal, before)
+    width = _block(op, goal, block)
+    limit = _basis_limit(counted, goal, width, max_basis)
+    run = KrylovRun(counted, goal, width, limit, rng.child("eigenpairs"))
+    if resume is not None:
+        # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
+        arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": rng, "start": _digest(start, counted)}
+        run.keep_in(resume, fingerprint(op, "eigenpairs", **arguments))
+    budget = max_products if max_products is not None else max(1000, 100 * goal.count)
+    complete = run.run(start, budget)
+    values, y, residuals, converged = run.wanted()
+    vectors = run.basis.vectors(y)
+    if not (complete and converged.all()):
+        _warn(run, converged, budget)
+    return Eigenpairs(values, vectors, residuals, converged, run.products, tol)
+
+
+def _check_start(start: Tensor, op: LinearOperator) -> None:
+    size = op.layout.local_size
+    if start.ndim != 2 or start.shape[0] != size or start.shape[1] < 1:
+        refuse(f"start must have shape ({size}, j)", f"{tuple(start.shape)}", "Pass the .vectors of a similar problem.")
+    if not bool(torch.isfinite(op.layout.norms(start)).all()):
+        refuse("start must be finite", "NaN or infinity", "Leave it out to start from random vectors.")
+
+
+def _digest(start: Tensor | None, op: Counted) -> str:
+    if start is None:
+        return "none"
+    witness = op.layout.draw(Rng(0).child("digest"), 1, "normal", torch.float64, start.device)
+    return ", ".join(f"{float(x):.12e}" for x in op.layout.inner(start.double(), witness))
+
+
+def _dense(op: Counted, goal: Goal, before: int) -> Eigenpairs:
+    matrix = exact_symmetric(op)
+    all_values, all_vectors = torch.linalg.eigh(matrix)
+    spectrum = all_values.cpu().numpy()
+    chosen = goal.select(spectrum)
+    values = spectrum[chosen]
+    vectors = all_vectors[:, torch.as_tensor(chosen.copy(), device=matrix.device)].to(op.dtype)
+    gap = matrix @ vectors.double() - vectors.double() * torch.as_tensor(values, device=matrix.device)
+    residuals = torch.linalg.vector_norm(gap, dim=0).cpu().numpy()
+    converged = residuals <= goal.threshold(values, float(np.abs(spectrum).max()), op.dtype)
+    return Eigenpairs(values, vectors, residuals, converged, op.count - before, goal.tol)
+
+
+def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:
+    if block is not None:
+        return min(block, op.shape[0])
+    return max(1, min(op.preferred_block, goal.count))
+
+
+def _basis_limit(op: Counted, goal: Goal, width: int, max_basis: int | None) -> int:
+    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from."""
+    n, least = op.shape[0], goal.count + 2 * width + 2
+    if max_basis is not None:
+        if max_basis < min(least, n):
+            refuse(f"max_basis must be >= {least} for this k and block", f"max_basis={max_basis}", "Raise it.")
+        return max_basis
+    return max(2 * least, vectors_that_fit(op))
+
+
+def _warn(run: KrylovRun, converged: Bools, budget: int) -> None:
+    missing = f"{int((~converged).sum())} of {converged.size} eigenpairs did not converge"
+    more = f"after {run.products} products. Raise max_products (now {budget})"
+    if converged.all():
+        message = f"further copies of multiple eigenvalues were not ruled out {more}."
+    elif run.products >= budget:
+        message = f"{missing} {more}, or ask for a larger tol; see .converged."
+    else:
+        noise = f"because products are only accurate to {run.basis.noise:.1e}"
+        message = f"{missing} {noise}. Use float64, or ask for a larger tol; see .converged."
+    # Above this function and the decorated one that calls it lies the user's own line.
+    warnings.warn(message, stacklevel=4)

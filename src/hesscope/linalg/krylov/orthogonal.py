@@ -1,0 +1,53 @@
+"""Orthonormal vectors through a layout: repeated Gram-Schmidt, with rank detection."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...measure import Array
+from ...operators import Layout
+
+
+def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, Array]:
+    """B − V(VᵀB) and VᵀB, with at least two passes ("twice is enough") and more where a column nearly vanishes."""
+    total = np.zeros((basis.shape[1], block.shape[1]))
+    if basis.shape[1] == 0:
+        return block, total
+    before: Array | None = None
+    for _ in range(4):
+        h = layout.inner(basis, block)
+        block = torch.addmm(block, basis, h.to(block.dtype), alpha=-1)
+        total += h.cpu().numpy()
+        after = layout.norms(block).cpu().numpy()
+        if before is not None and bool((after >= 0.5 * before).all()):
+            break
+        before = after
+    return block, total
+
+
+def orthonormalise(layout: Layout, block: Tensor, drop: float, against: Tensor | None = None) -> tuple[Tensor, Array]:
+    """B = Q R with QᵀQ = I; columns whose remainder is at most `drop` are left out, so that Q is `(n, rank)`.
+
+    With `against` given, B must already be orthogonal to it, and Q is kept so.
+    """
+    kept: list[Tensor] = []
+    factor = np.zeros((block.shape[1], block.shape[1]))
+    for j in range(block.shape[1]):
+        column = block[:, j : j + 1]
+        if kept:
+            column, h = project_out(layout, torch.cat(kept, 1), column)
+            factor[: len(kept), j] = h[:, 0]
+        length = float(layout.norms(column))
+        if not length > drop:
+            continue
+        unit = column / length
+        if against is not None and kept:
+            # What is left of a column that lost most of its length may lean on the basis again.
+            unit, _ = project_out(layout, against, unit)
+            unit = unit / float(layout.norms(unit))
+        factor[len(kept), j] = length
+        kept.append(unit)
+    q = torch.cat(kept, 1) if kept else block[:, :0]
+    return q, factor[: len(kept)]

@@ -1,0 +1,188 @@
+"""Trace estimators that grow: Hutchinson, Hutch++, XTrace, XNysTrace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+
+from ..errors import refuse
+from ..measure import Array
+from ..operators import Counted
+from ..rng import Rng
+from .estimate import Indices, exchangeable_mean, mean_and_stderr
+from .sketch import Sketch, draw, left_out
+from .validation import innermost, multiply
+
+
+class TraceEstimator(ABC):
+    """`grow` spends `cost` products per probe and keeps `memory` vectors of each; `estimate` may be asked at any time."""
+
+    cost = 1
+    memory = 1
+    least = 10
+
+    def __init__(self, op: Counted, rng: Rng) -> None:
+        self.op, self.rng, self.probes = op, rng, 0
+
+    @abstractmethod
+    def grow(self, count: int) -> None: ...
+
+    @abstractmethod
+    def estimate(self) -> tuple[float, float]: ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the estimate is exact because the range of the operator is known."""
+        return False
+
+
+class Hutchinson(TraceEstimator):
+    """Mean of ωᵀAω over random signs ω."""
+
+    least = 20
+
+    def __init__(self, op: Counted, rng: Rng) -> None:
+        super().__init__(op, rng)
+        self.samples: list[float] = []
+
+    def grow(self, count: int) -> None:
+        for index in range(self.probes, self.probes + count):
+            omega = draw(self.op, "rademacher", self.rng, index)
+            self.samples.append(float(self.op.layout.inner(omega, multiply(self.op, omega))))
+        self.probes += count
+
+    def estimate(self) -> tuple[float, float]:
+        return mean_and_stderr(np.array(self.samples))
+
+
+class HutchPlusPlus(TraceEstimator):
+    """tr(QᵀAQ) + mean of ω̃ᵀAω̃ with ω̃ = (I − QQᵀ)ω, where Q spans the images of other random vectors."""
+
+    cost, memory = 3, 6
+
+    def __init__(self, op: Counted, rng: Rng) -> None:
+        super().__init__(op, rng)
+        self.sketch = Sketch(op, "rademacher", rng.child("sketch"))
+        self.omega = self.images = self.sketch.omega
+
+    def grow(self, count: int) -> None:
+        if not self.sketch.captured:
+            self.sketch.grow(count)
+        new = [draw(self.op, "rademacher", self.rng.child("probe"), self.probes + j) for j in range(count)]
+        self.omega = torch.cat([self.omega, *new], 1)
+        self.images = torch.cat([self.images, multiply(self.op, torch.cat(new, 1))], 1)
+        self.probes += count
+
+    def estimate(self) -> tuple[float, float]:
+        layout, q, h = self.op.layout, self.sketch.q, self.sketch.h
+        if self.finished:
+            return float(np.trace(h)), 0.0
+        w, qy = layout.inner(q, self.omega).cpu().numpy(), layout.inner(q, self.images).cpu().numpy()
+        whole = np.diag(layout.inner(self.omega, self.images).cpu().numpy())
+        mean, stderr = mean_and_stderr(whole - 2 * (w * qy).sum(0) + (w * (h @ w)).sum(0))
+        return float(np.trace(h)) + mean, stderr
+
+    @property
+    def finished(self) -> bool:
+        return self.sketch.captured
+
+
+class XTrace(TraceEstimator):
+    """Hutch++ in which every probe is tested against the sketch of all the others."""
+
+    cost, memory = 2, 4
+
+    def __init__(self, op: Counted, rng: Rng) -> None:
+        super().__init__(op, rng)
+        self.sketch = Sketch(op, "normal", rng)
+
+    def grow(self, count: int) -> None:
+        self.sketch.grow(count)
+        self.probes += count
+
+    def estimate(self) -> tuple[float, float]:
+        sketch, n = self.sketch, self.op.shape[0]
+        if self.finished:
+            return float(np.trace(sketch.h)), 0.0
+        w = sketch.overlaps()
+        whole = np.diag(self.op.layout.inner(sketch.omega, sketch.y).cpu().numpy())
+
+        def of(columns: Indices) -> Array:
+            # Without some columns the images span less: rotate to an orthonormal basis of what is left.
+            basis, r = np.linalg.qr(sketch.r[:, columns])
+            return _leave_one_out(basis.T @ sketch.h @ basis, r, basis.T @ w[:, columns], whole[columns], n)
+
+        return exchangeable_mean(of, self.probes)
+
+    @property
+    def finished(self) -> bool:
+        return self.sketch.captured
+
+
+class XNysTrace(TraceEstimator):
+    """Trace of the Nyström approximation Y(ΩᵀY)⁻¹Yᵀ, every probe tested against that of all the others."""
+
+    memory = 2
+
+    def __init__(self, op: Counted, rng: Rng) -> None:
+        super().__init__(op, rng)
+        self.omega = self.y = torch.zeros(op.layout.local_size, 0, dtype=op.dtype, device=op.device)
+
+    def grow(self, count: int) -> None:
+        new = torch.cat([draw(self.op, "normal", self.rng, self.probes + j) for j in range(count)], 1)
+        self.omega = torch.cat([self.omega, new], 1)
+        self.y = torch.cat([self.y, multiply(self.op, new)], 1)
+        self.probes += count
+
+    def estimate(self) -> tuple[float, float]:
+        layout, n, m = self.op.layout, self.op.shape[0], self.probes
+        gram, core, squares = (
+            layout.inner(a, b).cpu().numpy()
+            for a, b in ((self.omega, self.omega), (self.omega, self.y), (self.y, self.y))
+        )
+        core = (core + core.T) / 2
+        values, vectors = np.linalg.eigh(core)
+        self._require_positive(values)
+        floor = 100 * float(torch.finfo(self.op.dtype).eps) * float(values[-1])
+        if values[0] <= floor:
+            # Numerically of low rank: the approximation is A itself, up to a trace of about the smallest eigenvalue.
+            kept = values > floor
+            weights = vectors[:, kept] / np.sqrt(values[kept])
+            return float(np.trace(weights.T @ squares @ weights)), floor
+
+        def of(columns: Indices) -> Array:
+            grid = np.ix_(columns, columns)
+            inverse, tests = np.linalg.inv(core[grid]), np.diag(np.linalg.inv(gram[grid]))
+            peak, part = np.diag(inverse), squares[grid]
+            lost = np.diag(inverse @ part @ inverse) / peak
+            return np.asarray(np.trace(inverse @ part) - lost + (n - columns.size + 1) * tests / peak)
+
+        return exchangeable_mean(of, m)
+
+    def _require_positive(self, values: Array) -> None:
+        if values[0] < -1e-3 * abs(values[-1]):
+            refuse(
+                "XNysTrace needs a positive semi-definite operator",
+                f"{innermost(self.op)!r} with negative curvature",
+                'Use method="xtrace".',
+            )
+
+
+def _leave_one_out(h: Array, r: Array, w: Array, whole: Array, n: int) -> Array:
+    """For every i, tr(Q_iᵀAQ_i) + ω̃_iᵀAω̃_i, where Q_i spans the images of all probes but the i-th."""
+    s = left_out(r)
+    x = w - s * (s * w).sum(0)
+    rest = whole - 2 * (x * r).sum(0) + (x * (h @ x)).sum(0)
+    # ω̃ is a random direction of known length: rescaling it to its expected length removes that part of the noise.
+    scale = (n - r.shape[1] + 1) / (n - (x * x).sum(0))
+    return np.asarray(np.trace(h) - (s * (h @ s)).sum(0) + scale * rest)
+
+
+METHODS: dict[str, type[TraceEstimator]] = {
+    "hutchinson": Hutchinson,
+    "hutch++": HutchPlusPlus,
+    "xtrace": XTrace,
+    "xnystrace": XNysTrace,
+}

@@ -1,0 +1,1 @@
+"""The Gaussian posterior of a network: bases, draws, optimisation and certificate (needs torch)."""

@@ -1,0 +1,69 @@
+"""The centre of the prior: the weights at initialisation, which must not have seen the training data."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...curvature import Problem
+from ...errors import refuse
+
+Init = Mapping[str, Any] | str | os.PathLike[str]
+
+
+def prior_centre(problem: Problem, init: Init | None) -> dict[str, Tensor]:
+    """The problem's parameters at initialisation, by name, from a mapping (a state_dict) or a file."""
+    if init is None:
+        refuse(
+            "a PAC-Bayes bound needs the weights at initialisation as the centre of its prior",
+            "none",
+            "Keep a copy of model.state_dict() before training and pass it as init.",
+        )
+    given = init if isinstance(init, Mapping) else read_weights(init)
+    found = {}
+    for name, weight in problem.parameters.items():
+        if name not in given:
+            refuse("init must hold every parameter", f"none for {name!r}", "Pass the whole state_dict.")
+        value = torch.as_tensor(given[name]).detach()
+        if value.shape != weight.shape:
+            refuse(
+                f"init[{name!r}] must have shape {tuple(weight.shape)}", f"{tuple(value.shape)}", "Is it another model?"
+            )
+        if not bool(torch.isfinite(value).all()):
+            refuse("initial weights must be finite", f"{name!r} with others", "Check the file.")
+        found[name] = value.to(weight)
+    if all(torch.equal(found[name], weight) for name, weight in problem.parameters.items()):
+        refuse(
+            "the prior must not depend on the training data",
+            "a prior centred at the trained weights themselves",
+            "Pass the weights from before training; or train a prior on a part of the data and bound on the rest.",
+        )
+    return found
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Named weights from an `.npz` of plain arrays or a torch file of tensors; code in a file is never run."""
+    place = Path(path)
+    if not place.is_file():
+        refuse("the file of initial weights must exist", f"{str(place)!r}", "Check the path.")
+    try:
+        if place.suffix == ".npz":
+            with np.load(place, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        loaded = torch.load(place, map_location="cpu", weights_only=True)
+    except (OSError, ValueError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError) as error:
+        refuse(
+            "initial weights must be an .npz of arrays or a torch file of tensors",
+            f"{place.name!r} ({type(error).__name__})",
+            "Write them with numpy.savez or torch.save(model.state_dict(), path).",
+        )
+    if not isinstance(loaded, Mapping):
+        refuse("a torch file of weights must hold a state_dict", f"{type(loaded).__name__}", "Save the state_dict.")
+    return dict(loaded)

@@ -1,0 +1,68 @@
+"""Finding 2 of Dong et al.: the stripes of the cross-layer Hessian, measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..curvature import Problem
+from ..errors import refuse
+from ..result import Result
+from .activations import Activations
+from .layers import Structure
+from .norms import block_norms
+from .tiles import cross_gram
+
+
+@dataclass(frozen=True)
+class CirculantScore(Result):
+    """How much of H_wv lies in its stripes: in block (neuron i, output j), the column of input i."""
+
+    share: float  # ‖stripes‖² / ‖H_wv‖²
+    chance: float  # the same for a matrix without structure: 1 / inputs of the later layer
+    cross: float  # ‖H_wv‖
+    hidden: float  # ‖H_ww‖
+    output: float  # ‖H_vv‖
+
+    @property
+    def score(self) -> float:
+        """0 without structure, 1 for a block-circulant H_wv."""
+        return (self.share - self.chance) / (1 - self.chance)
+
+    @property
+    def cross_share(self) -> float:
+        """2 ‖H_wv‖² / ‖H‖²: what the two cross-layer parts hold of the whole."""
+        cross = 2 * self.cross**2
+        return cross / (cross + self.hidden**2 + self.output**2)
+
+
+def circulant_score(problem: Problem) -> CirculantScore:
+    """Share of ‖H_wv‖² in the columns of block (i, j) that multiply neuron i itself, of the last two linear layers.
+
+    The term δ_j σ'_i x e_iᵀ fills exactly these columns: equal stripes in every block, a block-circulant pattern. It
+    leads while the loss's slopes are large and N is small against d C, and fades as the slopes vanish in training.
+    """
+    structure = Structure.of(problem)
+    layers = structure.layers
+    if len(layers) < 2 or layers[-1].inputs != layers[-2].outputs or not (layers[-1].weight and layers[-2].weight):
+        refuse(
+            "stripes need two selected linear layers, the second fed by the neurons of the first",
+            f"{[layer.name for layer in layers]}",
+            "Select both weights; layers that run once per token do not count.",
+        )
+    problem = problem.select([name for layer in layers[-2:] for name in (layer.weight, layer.bias) if name])
+    seen = Activations(Structure.of(problem), "hessian")
+    layer = seen.structure.layers[1]
+    stripes = total = 0.0
+    for rows in seen.rows(0):
+        for k in range(rows.count):
+            block = cross_gram(
+                seen.inputs[0].T, rows.curvature[1][:, k], seen.inputs[1], seen.slopes[1], rows.moved[1][:, k]
+            )
+            square = block.view(-1, layer.outputs, layer.width).square_().sum((0, 1), dtype=torch.float64)
+            total += float(square.sum())
+            stripes += float(square[rows.first + k])
+    norms = block_norms(problem, "layer").norms
+    share = stripes / total if total > 0 else 0.0
+    return CirculantScore(share, 1 / layer.width, total**0.5 * problem.scale, float(norms[0, 0]), float(norms[1, 1]))

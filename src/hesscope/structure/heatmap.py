@@ -1,0 +1,69 @@
+"""|H| as a picture of given size, streamed: no dense matrix and no dense image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..curvature import Problem
+from ..errors import refuse
+from ..measure import Array
+from ..result import Result
+from .activations import Matrix
+from .tiles import Stream
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap(Result):
+    """|H| reduced to `pixels` x `pixels`; `bounds[t]` is where tensor t begins, in pixels."""
+
+    image: Array
+    bounds: Array
+    names: tuple[str, ...]
+    size: int
+    reduce: str
+
+
+def heat_map(
+    problem: Problem, pixels: int = 512, reduce: Literal["max", "mean"] = "max", matrix: Matrix = "hessian"
+) -> HeatMap:
+    """max or mean of |H| over each pixel's entries, in the order of the parameters; small problems get a pixel per entry.
+
+    "max" keeps thin lines visible at any size; "mean" shows weight. Memory: one tile and the picture.
+    """
+    if pixels < 1:
+        refuse("pixels must be >= 1", f"{pixels}", "512 fills a screen.")
+    if reduce not in ("max", "mean"):
+        refuse("reduce must be 'max' or 'mean'", f"{reduce!r}", "")
+    n = problem.space.size
+    side = min(pixels, n)
+    stream = Stream(problem, matrix)
+    pixel = (stream.order * side // n).numpy()
+    image = np.zeros((side, side))
+    join = np.maximum if reduce == "max" else np.add
+    for tile in stream:
+        a, (rows, width) = tile.start, tile.values.shape
+        by_row = _grouped(join, tile.values.abs().cpu().numpy(), pixel[a : a + rows], side)
+        beyond = _grouped(join, by_row[:, rows:].T, pixel[a + rows : a + width], side)
+        join(image, beyond, out=image)
+        join(image, beyond.T, out=image)
+        join(image, _grouped(join, by_row[:, :rows].T, pixel[a : a + rows], side), out=image)
+    if reduce == "mean":
+        share = np.bincount(pixel, minlength=side)
+        image /= np.outer(share, share)
+    bounds = [place.start * side / n for _, place in problem.space.slices()]
+    return HeatMap(image, np.array(bounds), problem.space.names, n, reduce)
+
+
+def _grouped(join: np.ufunc, values: NDArray[Any], groups: NDArray[np.int64], side: int) -> Array:
+    """OutputLoss joined by group number: shape `(side, columns)`, zero where a group is empty."""
+    out = np.zeros((side, values.shape[1]))
+    if len(groups):
+        order = np.argsort(groups, kind="stable")
+        sorted_groups = groups[order]
+        starts = np.flatnonzero(np.r_[True, np.diff(sorted_groups) > 0])
+        out[sorted_groups[starts]] = join.reduceat(values[order], starts, axis=0)
+    return out
