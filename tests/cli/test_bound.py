@@ -42,7 +42,9 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "net.py:make_problem"
 
 
-def test_a_bound_is_printed_saved_and_the_same_from_a_file_or_a_checkpoint(source, capsys, tmp_path):
+def test_a_bound_is_printed_saved_and_the_same_from_a_file_or_a_checkpoint(
+    source: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["bound", source, "--init", "before", "--method", "iter", *FAST]) == 0
     text = capsys.readouterr().out
     assert "true error at most" in text
@@ -64,14 +66,16 @@ def test_a_bound_is_printed_saved_and_the_same_from_a_file_or_a_checkpoint(sourc
         (["--init", "before", "--delta", "1.5"], "delta must lie strictly"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(source, capsys, arguments, message):
+def test_bad_input_is_one_line_and_exit_code_2(
+    source: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     assert main(["bound", source, *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
 
 
-def test_a_killed_command_goes_on(source, tmp_path):
+def test_a_killed_command_goes_on(source: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hesscope.cli", "bound", source, "--init", "before", "--method", "iter", "--json"]
     command += ["--epochs", "8", "--refresh", "3", "--batch-size", "10", "--draws", "800", "--out"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,17 +31,17 @@ def mlp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "mlp.py:make_problem"
 
 
-def run_json(capsys: Capture, *arguments: str) -> tuple[int, dict[str, object]]:
+def run_json(capsys: Capture, *arguments: str) -> tuple[int, dict[str, Any]]:
     code = main([*arguments, "--json"])
     return code, json.loads(capsys.readouterr().out)
 
 
 def truth() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Eigenvalues of the MLP's Hessian by dense double backward through torch alone."""
-    space: dict[str, object] = {}
+    space: dict[str, Any] = {}
     exec(MLP.replace("hs.Problem.of", "tuple_of").replace("hesscope as hs", "math"), space)
     space["tuple_of"] = lambda model, loss, data: (model, data)
-    model, (x, y) = space["make_problem"]()  # type: ignore[operator]
+    model, (x, y) = space["make_problem"]()
     parameters = {name: p.detach().double() for name, p in model.named_parameters()}
 
     def loss(flat: torch.Tensor) -> torch.Tensor:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+
+from hesscope.closed_form import ClosedFormSpectrum
 
 thousand = settings(max_examples=1000, deadline=None, derandomize=True, database=None)
 hundreds = settings(max_examples=300, deadline=None, derandomize=True, database=None)
@@ -13,11 +18,11 @@ seeds = st.integers(0, 2**40)
 scales = st.sampled_from([0.01, 0.3, 1.0, 1.0, 1.0, 30.0])
 
 
-def tensor(a):
+def tensor(a: ArrayLike) -> torch.Tensor:
     return torch.as_tensor(np.asarray(a, dtype=np.float64))
 
 
-def double_backward(loss, parameters):
+def double_backward(loss: Callable[..., torch.Tensor], parameters: Sequence[ArrayLike]) -> np.ndarray:
     """The dense Hessian over the parameters flattened in the order given, by one double backward.
 
     `loss` gets every parameter with a leading axis of n copies (one for each row of the Hessian) and returns the sum of
@@ -31,7 +36,9 @@ def double_backward(loss, parameters):
     return torch.cat([g.reshape(size, -1) for g in second], dim=1).numpy()
 
 
-def check(spectrum, loss, parameters):
+def check(
+    spectrum: ClosedFormSpectrum, loss: Callable[..., torch.Tensor], parameters: Sequence[ArrayLike]
+) -> np.ndarray:
     """Eigenvalues to 1e-10, eigenvectors to 1e-9, and every other member, against double backward."""
     truth = double_backward(loss, parameters)
     exact = np.linalg.eigvalsh(truth)

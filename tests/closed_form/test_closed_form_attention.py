@@ -1,12 +1,17 @@
 """Self-attention: embedding dimension 1 (Theorem 3.5), batches, masks, sinks, other activations, larger embeddings."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from closed_form_truth import check, hundreds, seeds, tensor, thousand
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closed_form.closed_form_truth import check, hundreds, seeds, tensor, thousand
 from hesscope import closed_form as cf
 from hesscope.errors import InputError
 
@@ -30,10 +35,10 @@ TORCH = {
 }
 
 
-def attention_loss(x, y, bias, name):
+def attention_loss(x: np.ndarray, y: np.ndarray, bias: np.ndarray | None, name: str) -> Callable[..., torch.Tensor]:
     """x, y: (B, L) or (L,) with scalar weights; (B, L, d) or (L, d) with matrices."""
 
-    def loss(values, queries, keys):
+    def loss(values: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         scalar = queries.ndim == 2
         feature = (1,) if scalar else np.shape(x)[-1:]
         xs = tensor(x).reshape(-1, np.shape(x)[-1 if scalar else -2], *feature)
@@ -48,11 +53,11 @@ def attention_loss(x, y, bias, name):
     return loss
 
 
-def causal(length):
+def causal(length: int) -> np.ndarray:
     return np.where(np.tri(length) > 0, 0.0, -np.inf)
 
 
-def sink(length, strength=2.0):
+def sink(length: int, strength: float = 2.0) -> np.ndarray:
     return strength * (np.arange(length) == 0) * np.ones((length, 1))
 
 
@@ -65,7 +70,9 @@ def sink(length, strength=2.0):
     st.sampled_from([None, None, causal, sink]),
     st.sampled_from(["", "", "", "w_V=0", "fitted", "w_K=w_Q", "w_Q=0", "x=0", "constant x"]),
 )
-def test_embedding_one_against_double_backward(seed, width, length, batch, bias, edge):
+def test_embedding_one_against_double_backward(
+    seed: int, width: int, length: int, batch: int, bias: Callable[[int], np.ndarray] | None, edge: str
+) -> None:
     rng = np.random.default_rng(seed)
     shape = (batch, length) if batch else (length,)
     x, y = rng.normal(size=shape), rng.normal(size=shape)
@@ -92,7 +99,9 @@ def test_embedding_one_against_double_backward(seed, width, length, batch, bias,
     st.sampled_from([cf.LINEAR, SIGMOID, COLD]),
     st.booleans(),
 )
-def test_any_row_wise_activation(seed, width, length, activation, with_sink):
+def test_any_row_wise_activation(
+    seed: int, width: int, length: int, activation: cf.RowActivation, with_sink: bool
+) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(2, length)), rng.normal(size=(2, length))
     value, queries, keys = np.float64(rng.normal()), rng.normal(size=width), rng.normal(size=width)
@@ -112,7 +121,16 @@ def test_any_row_wise_activation(seed, width, length, activation, with_sink):
     st.sampled_from([None, causal, sink]),
     st.sampled_from([cf.SOFTMAX, SIGMOID]),
 )
-def test_larger_embeddings(seed, inputs, outputs, width, length, batch, bias, activation):
+def test_larger_embeddings(
+    seed: int,
+    inputs: int,
+    outputs: int,
+    width: int,
+    length: int,
+    batch: int,
+    bias: Callable[[int], np.ndarray] | None,
+    activation: cf.RowActivation,
+) -> None:
     rng = np.random.default_rng(seed)
     shape = (batch, length) if batch else (length,)
     x, y = rng.normal(size=(*shape, inputs)), rng.normal(size=(*shape, outputs))
@@ -122,7 +140,7 @@ def test_larger_embeddings(seed, inputs, outputs, width, length, batch, bias, ac
     check(spectrum, attention_loss(x, y, table, activation.name), [values, queries, keys])
 
 
-def test_outliers_of_a_larger_embedding_do_not_depend_on_the_key_width():
+def test_outliers_of_a_larger_embedding_do_not_depend_on_the_key_width() -> None:
     rng = np.random.default_rng(2)
     d, e, x, y = 3, 2, rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 5, 2))
     for width in (20, 200):
@@ -132,7 +150,7 @@ def test_outliers_of_a_larger_embedding_do_not_depend_on_the_key_width():
         assert spectrum.outliers.size == 2 * d * (2 * d - 1) + d * e
 
 
-def test_theorem_3_5_scalars_and_the_corrected_bounds():
+def test_theorem_3_5_scalars_and_the_corrected_bounds() -> None:
     """The paper's α, β, γ, ζ give the cubic, and ξ with squared norms bounds the outliers."""
     rng = np.random.default_rng(0)
     printed_fails = 0
@@ -181,7 +199,7 @@ def test_theorem_3_5_scalars_and_the_corrected_bounds():
         ({"w_V": [1.0, 2.0]}, "same length"),
     ],
 )
-def test_bad_input_is_refused(change, message):
+def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
     good = {"w_V": 1.0, "w_Q": np.ones(2), "w_K": np.ones(2), "X": np.arange(3.0), "Y": np.ones(3)}
     with pytest.raises(InputError, match=message):
         cf.self_attention(**(good | change))

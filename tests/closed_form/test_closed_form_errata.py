@@ -3,30 +3,31 @@
 import numpy as np
 import pytest
 import torch
-from closed_form_truth import double_backward, hundreds, seeds, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closed_form.closed_form_truth import double_backward, hundreds, seeds, tensor
 from hesscope import closed_form as cf
 
 
-def scalar_case(seed, m=4, n=6):
+def scalar_case(seed: int, m: int = 4, n: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     return rng.normal(size=m), rng.normal(size=m), rng.normal(size=n), rng.normal(size=n)
 
 
-def residual_covariance(w, v, x, y):
-    return np.mean(x * ((w @ v) * x - y))
+def residual_covariance(w: np.ndarray, v: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.mean(x * ((w @ v) * x - y)))
 
 
-def miss(hessian, value, vector):
+def miss(hessian: np.ndarray, value: float, vector: np.ndarray) -> float:
     """|Hz − λz| / (|H| |z|)."""
-    return np.linalg.norm(hessian @ vector - value * vector) / (np.linalg.norm(hessian, 2) * np.linalg.norm(vector))
+    size = np.linalg.norm(hessian, 2) * np.linalg.norm(vector)
+    return float(np.linalg.norm(hessian @ vector - value * vector) / size)
 
 
 @hundreds
 @given(seeds, st.integers(1, 5), st.sampled_from(["", "w=v", "x=0", "w=0"]))
-def test_equation_2_is_the_sharpness(seed, m, edge):
+def test_equation_2_is_the_sharpness(seed: int, m: int, edge: str) -> None:
     w, v, x, y = scalar_case(seed, m)
     v, x, w = (w if edge == "w=v" else v), (0 * x if edge == "x=0" else x), (0 * w if edge == "w=0" else w)
     parts, spectrum = cf.sharpness_parts(w, v, x, y), cf.linear_network(w, v, x, y)
@@ -35,14 +36,14 @@ def test_equation_2_is_the_sharpness(seed, m, edge):
     assert parts.smaller_outlier == pytest.approx(spectrum.outliers[0], abs=4 * tolerance)
 
 
-def test_non_collinearity_of_nearly_parallel_weights_keeps_its_digits():
+def test_non_collinearity_of_nearly_parallel_weights_keeps_its_digits() -> None:
     w = np.array([1.0, 2.0, -1.0])
     v = 3 * w + 1e-9 * np.array([2.0, 0.0, 2.0])  # the step is orthogonal to w
     parts = cf.sharpness_parts(w, v, [1.0], [0.0])
     assert parts.non_collinearity == pytest.approx(4 * 6 * 8e-18, rel=1e-6)
 
 
-def test_smallest_eigenvalue_is_minus_the_absolute_residual_covariance():
+def test_smallest_eigenvalue_is_minus_the_absolute_residual_covariance() -> None:
     below = 0
     for seed in range(50):
         case = scalar_case(seed)
@@ -53,7 +54,7 @@ def test_smallest_eigenvalue_is_minus_the_absolute_residual_covariance():
     assert below > 10
 
 
-def test_theorem_3_2_vectors_are_orthogonal_but_not_unit_and_may_vanish():
+def test_theorem_3_2_vectors_are_orthogonal_but_not_unit_and_may_vanish() -> None:
     w, v, x, y = scalar_case(0)
     d, spectrum = residual_covariance(w, v, x, y), cf.linear_network(w, v, x, y)
     low, high = (value * np.concatenate([w, v]) + d * np.concatenate([v, w]) for value in spectrum.outliers)
@@ -68,7 +69,7 @@ def test_theorem_3_2_vectors_are_orthogonal_but_not_unit_and_may_vanish():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_theorem_3_3_sign_is_that_of_bulk_times_residual_covariance(sign):
+def test_theorem_3_3_sign_is_that_of_bulk_times_residual_covariance(sign: float) -> None:
     w, v, x, y = scalar_case(1)
     y = y - sign * 3 * x  # shifts d = mean(x δ) by ±3 mean(x²)
     d = residual_covariance(w, v, x, y)
@@ -77,7 +78,7 @@ def test_theorem_3_3_sign_is_that_of_bulk_times_residual_covariance(sign):
     c = np.random.default_rng(0).normal(size=4)
     for bulk in (d, -d):
 
-        def vector(s):
+        def vector(s: float) -> np.ndarray:
             axis = w + s * v
             half = c - axis * (axis @ c) / (axis @ axis)
             return np.concatenate([half, s * half])
@@ -87,7 +88,7 @@ def test_theorem_3_3_sign_is_that_of_bulk_times_residual_covariance(sign):
         assert (printed < 1e-14) == (d > 0)
 
 
-def test_corollary_3_1_needs_the_full_bulk_vectors():
+def test_corollary_3_1_needs_the_full_bulk_vectors() -> None:
     """Iterates are orthogonal to (z, ±z) in R^2m, and θ_t stays in the first plane; z alone is not orthogonal to w."""
     w, v, x, y = scalar_case(2)
     spectrum = cf.linear_network(w, v, x, y)
@@ -100,7 +101,7 @@ def test_corollary_3_1_needs_the_full_bulk_vectors():
     assert np.abs(bulk[:4].T @ w).max() > 0.01
 
 
-def test_theorem_3_4_vectors_need_the_share_of_the_cell():
+def test_theorem_3_4_vectors_need_the_share_of_the_cell() -> None:
     w, v, x, y = scalar_case(3, m=9, n=11)
     spectrum = cf.relu_network(w, v, x, y)
     units, data = v > 0, x > 0
@@ -109,7 +110,7 @@ def test_theorem_3_4_vectors_need_the_share_of_the_cell():
     for value, source in zip(spectrum.outliers, spectrum.outlier_sources, strict=True):
         if source == "+ cell":
 
-            def vector(d, value=value):
+            def vector(d: float, value: float = value) -> np.ndarray:
                 out = np.zeros(18)
                 out[:9][units] = value * w[units] + d * v[units]
                 out[9:][units] = d * w[units] + value * v[units]
@@ -120,7 +121,7 @@ def test_theorem_3_4_vectors_need_the_share_of_the_cell():
             assert miss(spectrum.hessian(), value, vector(own)) > 1e-3
 
 
-def sextic(w, v, b, dx, d, bb):
+def sextic(w: np.ndarray, v: np.ndarray, b: np.ndarray, dx: float, d: float, bb: float) -> list[float]:
     """Coefficients of the printed expansion (89)-(98), with `bb` in the place of |b| of (92)."""
     vv, ww, wv, wb, vb = v @ v, w @ w, w @ v, w @ b, v @ b
     s, t, norm_b = dx**2 + d**2, d * wv + dx * wb, b @ b
@@ -138,7 +139,7 @@ def sextic(w, v, b, dx, d, bb):
     ]
 
 
-def test_bias_sextic_needs_the_square_of_b_and_one_minus_sign_for_three_lines():
+def test_bias_sextic_needs_the_square_of_b_and_one_minus_sign_for_three_lines() -> None:
     rng = np.random.default_rng(4)
     w, v, b = (rng.normal(size=6) for _ in range(3))
     x = rng.normal(size=8)
@@ -154,7 +155,7 @@ def test_bias_sextic_needs_the_square_of_b_and_one_minus_sign_for_three_lines():
     assert np.abs(np.sort(wrong.real) - right).max() > 0.1
 
 
-def test_viete_needs_a_clip_where_roots_meet():
+def test_viete_needs_a_clip_where_roots_meet() -> None:
     """The printed arccos leaves [-1, 1] at double roots; eigenvalues of the small matrix do not care."""
     outside = 0
     for seed in range(300):
@@ -171,7 +172,7 @@ def test_viete_needs_a_clip_where_roots_meet():
     assert outside > 10
 
 
-def test_attention_hessian_is_in_the_order_value_query_key():
+def test_attention_hessian_is_in_the_order_value_query_key() -> None:
     rng = np.random.default_rng(5)
     x, y, value, queries, keys = (
         rng.normal(size=3),
@@ -186,7 +187,7 @@ def test_attention_hessian_is_in_the_order_value_query_key():
     assert [name for name, _ in spectrum.parameter_order] == ["w_V", "w_Q", "w_K"]
 
 
-def test_attention_cubic_coefficient_q():
+def test_attention_cubic_coefficient_q() -> None:
     """27 q = -(2 S³ + 9 S B + 27 C): the printed bracket leaves 2γζ<k,q> + γ² outside the factor 9 S."""
     rng = np.random.default_rng(6)
     x, y, value, queries, keys = rng.normal(size=4), rng.normal(size=4), 1.3, rng.normal(size=3), rng.normal(size=3)
@@ -205,12 +206,12 @@ def test_attention_cubic_coefficient_q():
     assert abs(printed - q) > 1e-3 * abs(q)
 
 
-def attention_scalars(spectrum, keys):
+def attention_scalars(spectrum: cf.ClosedFormSpectrum, keys: np.ndarray) -> tuple[float, float, float, float]:
     h = spectrum.hessian()
     return h[0, 0], h[0, 1] / keys[0], spectrum.bulk[-1].value, h[1, 1] / keys[0] ** 2
 
 
-def test_remark_3_1_is_a_lower_bound_only_with_squared_norms():
+def test_remark_3_1_is_a_lower_bound_only_with_squared_norms() -> None:
     violated = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -230,7 +231,7 @@ def test_remark_3_1_is_a_lower_bound_only_with_squared_norms():
     assert violated > 0
 
 
-def test_condition_number_is_not_monotone_in_the_key_and_query_norms():
+def test_condition_number_is_not_monotone_in_the_key_and_query_norms() -> None:
     rng = np.random.default_rng(7)
     x, y = rng.normal(size=5), rng.normal(size=5)
     queries, keys = rng.normal(size=4), rng.normal(size=4)
@@ -240,7 +241,7 @@ def test_condition_number_is_not_monotone_in_the_key_and_query_norms():
 
 
 @pytest.mark.parametrize("target", [2.0, -2.0])
-def test_appendix_c_phases_hold_in_the_ratio_for_both_signs(target):
+def test_appendix_c_phases_hold_in_the_ratio_for_both_signs(target: float) -> None:
     x = np.array([1.0, -0.5, 2.0])
     v = np.array([1.0, 0.0])
     wrong = 0
@@ -255,7 +256,7 @@ def test_appendix_c_phases_hold_in_the_ratio_for_both_signs(target):
     assert (wrong > 0) == (target < 0)
 
 
-def test_phases_without_a_target_or_without_inputs():
+def test_phases_without_a_target_or_without_inputs() -> None:
     assert cf.learning_phase([1.0], [2.0], [1.0, -1.0], [1.0, 1.0]).name == "divergent"
     assert cf.learning_phase([0.0], [2.0], [1.0, -1.0], [1.0, 1.0]).ratio == 1.0
     with pytest.raises(ValueError, match="some x"):
@@ -264,7 +265,9 @@ def test_phases_without_a_target_or_without_inputs():
 
 @hundreds
 @given(seeds, st.integers(1, 4), st.integers(4, 6), st.booleans())
-def test_two_eigenvalues_sum_to_trace_over_inputs_where_that_is_a_theorem(seed, inputs, m, aligned_target):
+def test_two_eigenvalues_sum_to_trace_over_inputs_where_that_is_a_theorem(
+    seed: int, inputs: int, m: int, aligned_target: bool
+) -> None:
     rng = np.random.default_rng(seed)
     nu, s = rng.uniform(0.3, 2, size=2)
     v = np.linalg.qr(rng.normal(size=(m, inputs))).Q * np.sqrt(nu)
@@ -293,13 +296,13 @@ def test_two_eigenvalues_sum_to_trace_over_inputs_where_that_is_a_theorem(seed, 
     assert spectrum.trace / inputs == pytest.approx(pair.sum(), rel=1e-12)
 
 
-def _couple_triple(s, nu, ww):
+def _couple_triple(s: float, nu: float, ww: float) -> np.ndarray:
     coupling = np.zeros((3, 3))
     coupling[0, 2] = coupling[2, 0] = s * np.sqrt(nu * ww)
     return coupling
 
 
-def test_fitted_networks_on_white_inputs_have_sums_of_squared_singular_values():
+def test_fitted_networks_on_white_inputs_have_sums_of_squared_singular_values() -> None:
     """D.3.3 bounds λ_max by one squared spectral norm; at zero residual it is the sum of both."""
     rng = np.random.default_rng(8)
     w, v = rng.normal(size=(3, 7)), rng.normal(size=(7, 2))
@@ -312,7 +315,7 @@ def test_fitted_networks_on_white_inputs_have_sums_of_squared_singular_values():
     assert spectrum.sharpness > max(sw[0], sv[0]) ** 2 * 1.1
 
 
-def test_trace_of_a_two_layer_network_counts_outputs_and_inputs():
+def test_trace_of_a_two_layer_network_counts_outputs_and_inputs() -> None:
     """D.4: tr H = tr(Σ) |W2|² + K |W1 Σ^½|², not D (|W1|² + |W2|²) unless Σ = I and K = D."""
     rng = np.random.default_rng(9)
     w, v, x, y = rng.normal(size=(3, 5)), rng.normal(size=(5, 2)), rng.normal(size=(9, 2)), rng.normal(size=(9, 3))
@@ -323,7 +326,7 @@ def test_trace_of_a_two_layer_network_counts_outputs_and_inputs():
     assert abs(2 * (np.sum(w**2) + np.sum(v**2)) - right) > 0.05 * right
 
 
-def test_relu_is_a_times_its_indicator():
+def test_relu_is_a_times_its_indicator() -> None:
     """Section 3.2 writes (a)₊ = 1{a > 0}; the theorem is about a 1{a > 0}."""
     w, v, x, y = scalar_case(10)
     step = double_backward(

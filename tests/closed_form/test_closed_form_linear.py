@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from closed_form_truth import check, hundreds, scales, seeds, tensor, thousand
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closed_form.closed_form_truth import check, hundreds, scales, seeds, tensor, thousand
 from hesscope import closed_form as cf
 from hesscope.errors import InputError
 
 
-def half_mse(prediction, target):
+def half_mse(prediction: torch.Tensor, target: np.ndarray) -> torch.Tensor:
     return ((prediction - tensor(target)) ** 2).sum() / (2 * len(target))
 
 
-def dot(a, b):
+def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a * b).sum(-1, keepdim=True)
 
 
@@ -27,7 +27,7 @@ def dot(a, b):
     scales,
     st.sampled_from(["", "", "", "x=0", "w=v", "w=-v", "w~v", "v=0", "fitted", "nearly fitted", "y=0"]),
 )
-def test_scalar_network_against_double_backward(seed, m, n, scale, edge):
+def test_scalar_network_against_double_backward(seed: int, m: int, n: int, scale: float, edge: str) -> None:
     rng = np.random.default_rng(seed)
     w, v, x, y = scale * rng.normal(size=m), rng.normal(size=m), rng.normal(size=n), rng.normal(size=n)
     x = 0 * x if edge == "x=0" else x
@@ -51,7 +51,9 @@ def test_scalar_network_against_double_backward(seed, m, n, scale, edge):
     st.integers(1, 4),
     st.sampled_from(["", "", "", "fitted", "rank one", "one repeated unit", "equal slopes", "x=0"]),
 )
-def test_any_input_and_output_size_against_double_backward(seed, inputs, outputs, m, n, edge):
+def test_any_input_and_output_size_against_double_backward(
+    seed: int, inputs: int, outputs: int, m: int, n: int, edge: str
+) -> None:
     rng = np.random.default_rng(seed)
     w, v = rng.normal(size=(outputs, m)), rng.normal(size=(m, inputs))
     x, y = rng.normal(size=(n, inputs)), rng.normal(size=(n, outputs))
@@ -67,7 +69,7 @@ def test_any_input_and_output_size_against_double_backward(seed, inputs, outputs
     check(cf.linear_network(w, v, x, y), lambda v_, w_: half_mse(tensor(x) @ v_.mT @ w_.mT, y), [v, w])
 
 
-def test_outliers_do_not_depend_on_the_width():
+def test_outliers_do_not_depend_on_the_width() -> None:
     rng = np.random.default_rng(0)
     for inputs, outputs in [(1, 1), (3, 2), (2, 3), (4, 4)]:
         many = max(inputs, outputs)
@@ -86,7 +88,7 @@ def test_outliers_do_not_depend_on_the_width():
 @given(
     seeds, st.integers(1, 5), st.integers(1, 5), scales, st.sampled_from(["", "", "fitted", "b=0", "w=0", "v=b", "x=0"])
 )
-def test_bias_network_needs_no_condition(seed, m, n, scale, edge):
+def test_bias_network_needs_no_condition(seed: int, m: int, n: int, scale: float, edge: str) -> None:
     rng = np.random.default_rng(seed)
     w, v, b = scale * rng.normal(size=m), rng.normal(size=m), rng.normal(size=m)
     x, y = rng.normal(size=n), rng.normal(size=n)
@@ -100,7 +102,7 @@ def test_bias_network_needs_no_condition(seed, m, n, scale, edge):
         assert sorted(bulk.multiplicity for bulk in spectrum.bulk) == [m - 2, m - 2, m - 1]
 
 
-def theorem_b1_case(seed, m, n):
+def theorem_b1_case(seed: int, m: int, n: int) -> tuple[np.ndarray, ...]:
     """Weights and data that meet every condition of Theorem B.1."""
     rng = np.random.default_rng(seed)
     frame = np.linalg.qr(rng.normal(size=(m, 2))).Q * rng.uniform(0.3, 2)
@@ -111,7 +113,7 @@ def theorem_b1_case(seed, m, n):
 
 @hundreds
 @given(seeds, st.integers(3, 6), st.integers(3, 6))
-def test_theorem_b1_where_its_conditions_hold(seed, m, n):
+def test_theorem_b1_where_its_conditions_hold(seed: int, m: int, n: int) -> None:
     w, v, b, x, y = theorem_b1_case(seed, m, n)
     spectrum = cf.linear_network_with_bias(w, v, b, x, y, printed=True)
     check(spectrum, lambda w_, v_, b_: half_mse(dot(w_, v_) * tensor(x) + dot(w_, b_), y), [w, v, b])
@@ -138,7 +140,7 @@ def test_theorem_b1_where_its_conditions_hold(seed, m, n):
         ("yx", "mean(y x) = 0"),
     ],
 )
-def test_theorem_b1_names_the_condition_that_fails(broken, named):
+def test_theorem_b1_names_the_condition_that_fails(broken: str, named: str) -> None:
     w, v, b, x, y = theorem_b1_case(3, 5, 6)
     b = {"b": b + 0.1 * v, "2b": 2 * b}.get(broken, b)
     y = {"y": y + 0.1, "yx": y + 0.1 * x}.get(broken, y)
@@ -151,7 +153,7 @@ def test_theorem_b1_names_the_condition_that_fails(broken, named):
 
 @thousand
 @given(seeds, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.sampled_from(["", "decorrelated", "w=v"]))
-def test_separable_inputs(seed, heads, m, n, edge):
+def test_separable_inputs(seed: int, heads: int, m: int, n: int, edge: str) -> None:
     rng = np.random.default_rng(seed)
     n = max(n, heads) if edge == "decorrelated" else n
     w, v, x, y = (
@@ -165,7 +167,7 @@ def test_separable_inputs(seed, heads, m, n, edge):
     spectrum = cf.separable_inputs(w, v, x, y)
     pieces = [p[h] for h in range(heads) for p in (v, w)]
 
-    def loss(*p):
+    def loss(*p: torch.Tensor) -> torch.Tensor:
         return half_mse(sum(dot(p[2 * h], p[2 * h + 1]) * tensor(x[:, h]) for h in range(heads)), y)
 
     check(spectrum, loss, pieces)
@@ -179,7 +181,7 @@ def test_separable_inputs(seed, heads, m, n, edge):
 
 @thousand
 @given(seeds, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.sampled_from(["", "fitted", "x=0"]))
-def test_separable_outputs(seed, heads, m, n, edge):
+def test_separable_outputs(seed: int, heads: int, m: int, n: int, edge: str) -> None:
     rng = np.random.default_rng(seed)
     w, v, x, y = (
         rng.normal(size=(heads, m)),
@@ -190,7 +192,7 @@ def test_separable_outputs(seed, heads, m, n, edge):
     x = 0 * x if edge == "x=0" else x
     y = np.outer(x, np.sum(w * v, axis=1)) if edge == "fitted" else y
 
-    def loss(*p):
+    def loss(*p: torch.Tensor) -> torch.Tensor:
         return half_mse(torch.stack([dot(p[2 * h], p[2 * h + 1]) * tensor(x) for h in range(heads)], dim=2), y)
 
     spectrum = cf.separable_outputs(w, v, x, y)

@@ -1,16 +1,20 @@
 """ReLU networks: scalar inputs cell by cell (Theorem 3.4), and any input through coupled cells."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 import numpy as np
 import torch
-from closed_form_truth import check, seeds, tensor, thousand
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closed_form.closed_form_truth import check, seeds, tensor, thousand
 from hesscope import closed_form as cf
 
 
-def relu_loss(x, y):
-    def loss(v, w):
+def relu_loss(x: np.ndarray, y: np.ndarray) -> Callable[..., torch.Tensor]:
+    def loss(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         scalar = v.ndim == 2
         before = tensor(x)[:, None] * v[:, None] if scalar else tensor(x) @ v.mT
         output = (torch.relu(before) * w[:, None]).sum(-1) if scalar else torch.relu(before) @ w.mT
@@ -28,7 +32,7 @@ def relu_loss(x, y):
         ["", "", "", "x>0", "v<0", "no active", "x=0", "some v=0", "some x=0", "fitted", "w=v", "one each"]
     ),
 )
-def test_scalar_inputs_against_double_backward(seed, m, n, edge):
+def test_scalar_inputs_against_double_backward(seed: int, m: int, n: int, edge: str) -> None:
     rng = np.random.default_rng(seed)
     w, v, x, y = rng.normal(size=m), rng.normal(size=m), rng.normal(size=n), rng.normal(size=n)
     x = {"x>0": abs(x), "no active": abs(x), "x=0": 0 * x, "some x=0": x * (np.arange(n) > 0)}.get(edge, x)
@@ -50,7 +54,7 @@ def test_scalar_inputs_against_double_backward(seed, m, n, edge):
             assert not bulk
 
 
-def test_theorem_3_4_from_cell_quantities():
+def test_theorem_3_4_from_cell_quantities() -> None:
     """The printed outliers hold with every cell sum divided by n: n_c/n times Λ of the cell's own averages."""
     rng = np.random.default_rng(5)
     w, v, x, y = rng.normal(size=12), rng.normal(size=12), rng.normal(size=9), rng.normal(size=9)
@@ -73,7 +77,7 @@ def test_theorem_3_4_from_cell_quantities():
     st.integers(1, 4),
     st.sampled_from(["", "", "shared cells", "some v=0", "no active", "fitted"]),
 )
-def test_any_inputs_through_cells(seed, inputs, outputs, m, n, edge):
+def test_any_inputs_through_cells(seed: int, inputs: int, outputs: int, m: int, n: int, edge: str) -> None:
     rng = np.random.default_rng(seed)
     w, v = rng.normal(size=(outputs, m)), rng.normal(size=(m, inputs))
     x, y = rng.normal(size=(n, inputs)), rng.normal(size=(n, outputs))
@@ -87,7 +91,7 @@ def test_any_inputs_through_cells(seed, inputs, outputs, m, n, edge):
     check(cf.relu_network(w, v, x, y), relu_loss(x, y), [v, w])
 
 
-def test_wide_networks_with_shared_cells_have_few_outliers():
+def test_wide_networks_with_shared_cells_have_few_outliers() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(4, 2)), rng.normal(size=4)
     counts = []

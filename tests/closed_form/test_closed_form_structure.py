@@ -1,21 +1,26 @@
 """What the closed forms promise beside numbers: speed, no torch, clear errors, saving, words, and any loss."""
 
+from __future__ import annotations
+
 import doctest
 import importlib
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from closed_form_truth import check
 
+from closed_form.closed_form_truth import check
 from hesscope import closed_form as cf
 from hesscope.errors import InputError
 from hesscope.result import Result
 
 
-def test_width_one_million_in_milliseconds():
+def test_width_one_million_in_milliseconds() -> None:
     rng = np.random.default_rng(0)
     w, v, x, y = rng.normal(size=10**6), rng.normal(size=10**6), rng.normal(size=100), rng.normal(size=100)
     seconds = []
@@ -30,7 +35,7 @@ def test_width_one_million_in_milliseconds():
     assert values[0] == pytest.approx(-abs(np.mean(x * ((w @ v) * x - y))), rel=1e-9)
 
 
-def test_chunked_widths_agree_with_whole_ones(monkeypatch):
+def test_chunked_widths_agree_with_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     arrays = rng.normal(size=(2, 103)), rng.normal(size=(103, 3)), rng.normal(size=(9, 3)), rng.normal(size=(9, 2))
     whole = cf.linear_network(*arrays).eigenvalues
@@ -38,16 +43,16 @@ def test_chunked_widths_agree_with_whole_ones(monkeypatch):
     np.testing.assert_allclose(cf.linear_network(*arrays).eigenvalues, whole, atol=1e-13 * whole[-1])
 
 
-def test_the_example_of_the_docstring_runs():
+def test_the_example_of_the_docstring_runs() -> None:
     assert doctest.testmod(importlib.import_module("hesscope.closed_form.linear")) == (0, 2)
 
 
-def test_importing_needs_no_torch():
+def test_importing_needs_no_torch() -> None:
     code = "import sys, hesscope.closed_form; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_any_loss_through_a_product():
+def test_any_loss_through_a_product() -> None:
     """A logistic loss of a = <w, v>: H = l''(a) g gᵀ + l'(a) SWAP, without a word about squares."""
     rng = np.random.default_rng(2)
     w, v = rng.normal(size=4), rng.normal(size=4)
@@ -59,7 +64,7 @@ def test_any_loss_through_a_product():
     check(spectrum, lambda v_, w_: ((-(v_ * w_).sum(-1)).exp() + 1).log().sum(), [v, w])
 
 
-def test_condition_number_is_infinite_when_singular():
+def test_condition_number_is_infinite_when_singular() -> None:
     x, w = np.array([1.0, 2.0]), np.array([1.0, -0.5, 2.0])
     assert cf.linear_network(w, w, x, (w @ w) * x).condition_number == np.inf
     for u in (0.3, 0.7, 1.1, 1.7):  # one unit: the zero eigenvalue is a computed outlier, not a bulk value
@@ -67,14 +72,15 @@ def test_condition_number_is_infinite_when_singular():
     assert cf.linear_network(w, 2 * w, x, x).condition_number < 1e3
 
 
-def test_saved_and_loaded(tmp_path):
+def test_saved_and_loaded(tmp_path: Path) -> None:
     spectrum = cf.relu_network([1.0, 2.0, -1.0], [1.0, -1.0, 0.5], [1.0, -2.0], [0.0, 1.0])
     loaded = Result.load(spectrum.save(tmp_path / "relu"))
+    assert isinstance(loaded, cf.ClosedFormSpectrum)
     np.testing.assert_array_equal(loaded.eigenvalues, spectrum.eigenvalues)
     np.testing.assert_array_equal(loaded.eigenvectors(), spectrum.eigenvectors())
 
 
-def test_measure_and_words():
+def test_measure_and_words() -> None:
     rng = np.random.default_rng(3)
     spectrum = cf.relu_network(rng.normal(size=30), rng.normal(size=30), rng.normal(size=8), rng.normal(size=8))
     measure = spectrum.measure()
@@ -88,7 +94,7 @@ def test_measure_and_words():
     assert len(spectrum.outlier_sources) == spectrum.outliers.size == 4
 
 
-def test_many_coupled_cells_stay_readable():
+def test_many_coupled_cells_stay_readable() -> None:
     rng = np.random.default_rng(4)
     spectrum = cf.relu_network(
         rng.normal(size=40), rng.normal(size=(40, 3)), rng.normal(size=(9, 3)), rng.normal(size=9)
@@ -109,13 +115,15 @@ def test_many_coupled_cells_stay_readable():
     ],
 )
 @pytest.mark.parametrize("network", [cf.linear_network, cf.relu_network])
-def test_bad_arrays_are_refused(network, change, message):
+def test_bad_arrays_are_refused(
+    network: Callable[..., cf.ClosedFormSpectrum], change: dict[str, Any], message: str
+) -> None:
     good = {"w": [1.0, 2.0], "v": [0.5, 1.0], "x": [1.0, 2.0], "y": [0.0, 1.0]}
     with pytest.raises(InputError, match=message):
         network(**(good | change))
 
 
-def test_dense_members_of_huge_networks_are_refused():
+def test_dense_members_of_huge_networks_are_refused() -> None:
     ones = np.ones(20_001)
     spectrum = cf.linear_network(ones, ones, [1.0], [0.0])
     with pytest.raises(InputError, match="at most 20000 parameters"):
@@ -124,7 +132,7 @@ def test_dense_members_of_huge_networks_are_refused():
         spectrum.hessian()
 
 
-def test_products_and_curvature_must_match():
+def test_products_and_curvature_must_match() -> None:
     rows = np.array([2, 0])
     with pytest.raises(InputError, match="slope"):
         cf.Product("p", np.ones((1, 2)), np.ones((1, 2)), np.ones((2, 1)), rows, rows)

@@ -58,7 +58,9 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    mp.spawn(worker, args=(port, str(tmp_path)), nprocs=2)
+    mp.spawn(  # type: ignore[attr-defined]
+        worker, args=(port, str(tmp_path)), nprocs=2
+    )
     single = analyse(make_problem(slice(0, 50), distributed=False))
     for rank in range(2):
         with np.load(tmp_path / f"{rank}.npz", allow_pickle=False) as found:

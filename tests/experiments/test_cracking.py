@@ -1,5 +1,9 @@
 """Every experiment of "Cracking the Hessian" at its quick size: claims hold, figures draw, outcomes can be saved."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +28,7 @@ EXPERIMENTS = [name for name in names() if name.startswith("cracking.")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_quick_claims_hold(name, tmp_path):
+def test_quick_claims_hold(name: str, tmp_path: Path) -> None:
     experiment = find(name)
     outcome = experiment.run(experiment.quick)
     assert outcome.name == experiment.name == name
@@ -40,7 +44,7 @@ def test_quick_claims_hold(name, tmp_path):
     assert type(experiment.paper) is type(experiment.quick)
 
 
-def test_all_figures_are_there():
+def test_all_figures_are_there() -> None:
     assert {name.split(".")[1] for name in EXPERIMENTS} == {
         *("fig1", "fig2", "fig3", "fig4", "fig7", "fig8", "fig9"),
         *("fig10_13", "fig14_16", "fig17_22", "fig26", "fig27"),
@@ -49,7 +53,7 @@ def test_all_figures_are_there():
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("parametrization", ["SP", "muP", "NTP"])
-def test_stacked_sharpness_is_that_of_each_network(relu, parametrization):
+def test_stacked_sharpness_is_that_of_each_network(relu: bool, parametrization: str) -> None:
     widths = widths_of(3, 4, 2)
     x, y = teacher_data(Rng(0).child("data"), 12, 2, relu)
     weights = initial_weights(Rng(1), 5, widths, parametrization)
@@ -60,7 +64,7 @@ def test_stacked_sharpness_is_that_of_each_network(relu, parametrization):
         assert float(found[n]) == pytest.approx(np.linalg.eigvalsh(dense)[-1], rel=1e-8)
 
 
-def test_sharpness_of_fitted_networks_survives_an_exhausted_krylov_space():
+def test_sharpness_of_fitted_networks_survives_an_exhausted_krylov_space() -> None:
     weights = initial_weights(Rng(2), 3, (1, 6, 1), "SP")
     x = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
     product = (weights[1] @ weights[0])[0]
@@ -69,7 +73,7 @@ def test_sharpness_of_fitted_networks_survives_an_exhausted_krylov_space():
     assert float(sharpness(weights, loss)[0]) == pytest.approx(exact, rel=1e-10)
 
 
-def test_compressed_data_give_the_same_loss_and_hessian():
+def test_compressed_data_give_the_same_loss_and_hessian() -> None:
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(40, d, generator=generator, dtype=torch.float64) for d in (3, 2))
     short = compressed(x, y)
@@ -80,14 +84,14 @@ def test_compressed_data_give_the_same_loss_and_hessian():
     torch.testing.assert_close(sharpness(weights, before), sharpness(weights, after), rtol=1e-9, atol=0)
 
 
-def test_pairs_count_each_pair_once_and_repeats_with_themselves():
+def test_pairs_count_each_pair_once_and_repeats_with_themselves() -> None:
     values = np.array([-1.0, 0.0, 0.0, 2.0, 5.0])
     assert two_best_gaps(values, 4.0) == (0.0, 1.0)  # -1 + 5, then 0 + 5
     assert two_best_gaps(np.array([1.0, 1.0, 9.0]), 2.0) == (0.0, 8.0)
     assert two_best_gaps(np.array([1.0, 9.0]), 2.0) == (8.0, np.inf)
 
 
-def test_two_best_gaps_against_all_pairs():
+def test_two_best_gaps_against_all_pairs() -> None:
     rng = np.random.default_rng(1)
     for _ in range(50):
         values, target = rng.normal(size=9), rng.normal()
@@ -95,7 +99,7 @@ def test_two_best_gaps_against_all_pairs():
         assert two_best_gaps(values, target) == pytest.approx(np.sort(np.abs(values[i] + values[j] - target))[:2])
 
 
-def test_chance_rank_is_uniform_for_a_random_target():
+def test_chance_rank_is_uniform_for_a_random_target() -> None:
     rng = np.random.default_rng(0)
     ranks = []
     for n in range(200):

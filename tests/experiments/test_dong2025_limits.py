@@ -7,10 +7,11 @@ import dataclasses
 import pytest
 
 from hesscope.experiments import registry
+from hesscope.rmt import block_limits
 
 
 @pytest.mark.parametrize("name", ["dong2025.fig8", "dong2025.fig9"])
-def test_claims_hold_at_the_quick_size(name):
+def test_claims_hold_at_the_quick_size(name: str) -> None:
     experiment = registry.find(name)
     outcome = experiment.run(experiment.quick)
     assert [claim for claim in outcome.claims if not claim.holds] == []
@@ -18,15 +19,15 @@ def test_claims_hold_at_the_quick_size(name):
     assert all(figure.axes for figure in experiment.figures(outcome).values())
 
 
-def test_claims_fail_when_the_limits_are_wrong(monkeypatch):
+def test_claims_fail_when_the_limits_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubling a prediction must be noticed: the claims are able to fail."""
     from hesscope.experiments.dong2025 import fig8
 
-    true = fig8.block_limits.linear_cross_entropy
+    true = block_limits.linear_cross_entropy
 
-    def doubled(ratio, classes):
+    def doubled(ratio: float, classes: int) -> block_limits.BlockLimit:
         limit = true(ratio, classes)
         return dataclasses.replace(limit, diagonal=(2 * limit.diagonal[0], 0.0))
 
-    monkeypatch.setattr(fig8.block_limits, "linear_cross_entropy", doubled)
+    monkeypatch.setattr(block_limits, "linear_cross_entropy", doubled)
     assert not fig8.run(fig8.Config(100, 100, (2, 10), 20)).holds

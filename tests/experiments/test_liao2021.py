@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hesscope.experiments import registry
@@ -11,7 +13,7 @@ NAMES = [f"liao2021.fig{k}" for k in range(1, 6)]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_quick_claims_hold(name: str, tmp_path) -> None:
+def test_quick_claims_hold(name: str, tmp_path: Path) -> None:
     experiment = registry.find(name)
     outcome = experiment.run(experiment.quick)
     assert outcome.claims

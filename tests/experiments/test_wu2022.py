@@ -7,9 +7,11 @@ import dataclasses
 import pytest
 import torch
 
+import hesscope as hs
 from hesscope.experiments import registry
 from hesscope.experiments.wu2022 import _trained
 from hesscope.experiments.wu2022._trained import Setting, trained
+from hesscope.kron.output_eigenspace import PredictedEigenspace
 
 NAMES = [
     "fig2",
@@ -30,7 +32,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_claims_hold_at_the_quick_size(name):
+def test_claims_hold_at_the_quick_size(name: str) -> None:
     experiment = registry.find(f"wu2022.{name}")
     outcome = experiment.run(experiment.quick)
     assert [claim for claim in outcome.claims if not claim.holds] == []
@@ -38,13 +40,13 @@ def test_claims_hold_at_the_quick_size(name):
     assert all(figure.axes for figure in experiment.figures(outcome).values())
 
 
-def test_claims_fail_when_the_closed_form_is_the_printed_one(monkeypatch):
+def test_claims_fail_when_the_closed_form_is_the_printed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claims are able to fail: without activation frequencies Theorem 4.2 is wrong."""
     from hesscope.experiments.wu2022 import theorem4
 
-    true = theorem4.predicted_output_eigenspace
+    true = hs.predicted_output_eigenspace
 
-    def printed(problem, layer):
+    def printed(problem: hs.Problem, layer: str) -> PredictedEigenspace:
         found = true(problem, layer)
         return dataclasses.replace(found, corrected=found.printed)
 
@@ -54,7 +56,7 @@ def test_claims_fail_when_the_closed_form_is_the_printed_one(monkeypatch):
     assert not corrected.holds
 
 
-def test_models_trained_together_are_those_trained_one_by_one():
+def test_models_trained_together_are_those_trained_one_by_one() -> None:
     setting = Setting(width=6, depth=1, epochs=2, examples=300)
     together = trained(setting, 2)
     one_by_one = _trained.untrained(setting, 2)

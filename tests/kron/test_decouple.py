@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -9,20 +11,19 @@ from torch import nn
 
 import hesscope as hs
 import kron.kron_cases as cases
-from hesscope.kron import decouple, decouple_layers
-from hesscope.kron import pieces as pieces_module
+from hesscope.kron import chunks, decouple, decouple_layers
 from hesscope.kron.frobenius import Distances
 from hesscope.kron.grams import GramSum
 from hesscope.kron.nearest import nearest_kronecker
 from hesscope.kron.plan import plan_layer
 
 
-def _examples(problem):
+def _examples(problem: hs.Problem) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     for x, y in problem.batches:
         yield from zip(x, y, strict=True)
 
 
-def test_factors_are_the_means_over_examples():
+def test_factors_are_the_means_over_examples() -> None:
     problem, _ = cases.relu_mlp()
     d = decouple(problem, "fc2")
     model, inputs, hessians = problem.model, [], []
@@ -45,7 +46,7 @@ def test_factors_are_the_means_over_examples():
     assert torch.allclose(d.operator.dense(), torch.kron(m.mean(0), h.T @ h / len(h)), rtol=1e-11, atol=1e-15)
 
 
-def test_expectations_count_as_the_loss_does():
+def test_expectations_count_as_the_loss_does() -> None:
     """With zero logits M_n = w_n (I/c - 11ᵀ/c²): the conjecture is an identity if and only if inputs are weighted too."""
     problem, _ = cases.weighted_tanh_mlp()
     with torch.no_grad():
@@ -56,14 +57,14 @@ def test_expectations_count_as_the_loss_does():
     assert d.errors().frobenius.max() < 1e-7
 
 
-def test_ignored_tokens_weigh_nothing():
+def test_ignored_tokens_weigh_nothing() -> None:
     problem, _ = cases.tokens()
     zero = problem.at({"head.weight": torch.zeros(5, 4)})
     d = decouple(zero, "head")
     assert torch.allclose(d.operator.dense(), d.exact.dense(), rtol=1e-11, atol=1e-16)
 
 
-def test_gram_sums_beyond_one_strip():
+def test_gram_sums_beyond_one_strip() -> None:
     draw = hs.Rng(11).torch()
     parts = [torch.randn(rows, 300, generator=draw, dtype=torch.float64) for rows in (5, 400)]
     total = GramSum(300)
@@ -74,7 +75,7 @@ def test_gram_sums_beyond_one_strip():
     assert torch.allclose(total.value(), truth, rtol=1e-12, atol=1e-12)
 
 
-def test_all_layers_in_one_pass():
+def test_all_layers_in_one_pass() -> None:
     problem, _ = cases.relu_mlp()
     together = decouple_layers(problem)
     assert list(together) == ["fc1", "fc2", "fc3"]
@@ -84,7 +85,7 @@ def test_all_layers_in_one_pass():
         assert torch.allclose(d.input_autocorrelation, alone.input_autocorrelation, rtol=1e-13)
 
 
-def test_layers_with_and_without_interacting_positions_in_one_pass():
+def test_layers_with_and_without_interacting_positions_in_one_pass() -> None:
     problem, _ = cases.tokens()
     names = ["blocks.0.qkv", "blocks.0.down", "head"]
     together = decouple_layers(problem, names, curvature="gauss_newton")
@@ -94,7 +95,7 @@ def test_layers_with_and_without_interacting_positions_in_one_pass():
     assert [d.positions for d in together.values()] == [4, 1, 1]
 
 
-def test_chunks_whose_targets_are_all_ignored():
+def test_chunks_whose_targets_are_all_ignored() -> None:
     problem, _ = cases.weighted_tanh_mlp()
     x, y = (torch.cat([batch[i] for batch in problem.batches]) for i in range(2))
     nothing = (x[:3], torch.full((3,), -100))
@@ -104,7 +105,7 @@ def test_chunks_whose_targets_are_all_ignored():
 
 
 @pytest.mark.parametrize("case", [lambda: cases.convolutions()[0], lambda: cases.convolutions(nn.Tanh)[0]])
-def test_reductions_over_positions(case):
+def test_reductions_over_positions(case: str) -> None:
     """The three forms from the dense M of every example, P m x P m."""
     problem, model = case(), case().model
     expand, reduce, full, mean = [], [], [], []
@@ -140,7 +141,7 @@ def test_reductions_over_positions(case):
         (cases.sentences, "each"),
     ],
 )
-def test_comparison_and_nearest_product_against_dense_matrices(case, layer):
+def test_comparison_and_nearest_product_against_dense_matrices(case: str, layer: str) -> None:
     problem, _ = case()
     d = decouple(problem, layer)
     h, k = d.exact.dense(), d.operator.dense()
@@ -168,7 +169,7 @@ def test_comparison_and_nearest_product_against_dense_matrices(case, layer):
     assert len(errors.names) == (2 if d.positions == 1 else 4)
 
 
-def test_nearest_product_of_a_product_is_that_product():
+def test_nearest_product_of_a_product_is_that_product() -> None:
     problem, _ = cases.relu_mlp()
     with torch.no_grad():
         problem = problem.at({"fc3.weight": torch.zeros(4, 6), "fc3.bias": torch.zeros(4)})
@@ -181,7 +182,7 @@ def test_nearest_product_of_a_product_is_that_product():
     assert again.sigma == pytest.approx(best.sigma, rel=1e-9)
 
 
-def test_frobenius_by_probes_is_calibrated():
+def test_frobenius_by_probes_is_calibrated() -> None:
     problem, _ = cases.convolutions()
     d = decouple(problem, "2")
     top = torch.linalg.eigh(d.exact.dense())[1][:, -10:]
@@ -193,7 +194,7 @@ def test_frobenius_by_probes_is_calibrated():
         assert abs(value - exact) <= 4 * stderr
 
 
-def test_exact_frobenius_norm_both_ways():
+def test_exact_frobenius_norm_both_ways() -> None:
     for case, layer in ((cases.relu_mlp, "fc1"), (cases.weighted_tanh_mlp, "0"), (cases.convolutions, "2")):
         problem, _ = case()
         d = decouple(problem, layer)
@@ -202,7 +203,7 @@ def test_exact_frobenius_norm_both_ways():
             assert found._by_pairs(kron) == pytest.approx(found._by_columns(kron), rel=1e-9)
 
 
-def test_memory_bounds_the_chunk_not_the_answer():
+def test_memory_bounds_the_chunk_not_the_answer() -> None:
     problem, _ = cases.convolutions(nn.Tanh)
     small = hs.Problem.of(problem.model, "cross_entropy", list(problem.batches), memory=0)
     a, b = decouple(problem, "2"), decouple(small, "2")
@@ -211,23 +212,23 @@ def test_memory_bounds_the_chunk_not_the_answer():
     assert a.curvature == "second derivative, exact"
 
 
-def test_output_hessians_of_all_examples_are_never_held_at_once(monkeypatch):
+def test_output_hessians_of_all_examples_are_never_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 matrices of 48 x 48 take 5.5 MB; with a knob of 0.2 MB no piece is larger than that."""
-    monkeypatch.setattr(pieces_module, "_LEAST_CHUNK", 2e5)
+    monkeypatch.setattr(chunks, "_LEAST_CHUNK", 2e5)
     model = nn.Sequential(nn.Linear(4, 48), nn.Tanh(), nn.Linear(48, 3)).double()
     draw = hs.Rng(12).torch()
     data = torch.randn(300, 4, generator=draw, dtype=torch.float64), torch.randint(0, 3, (300,), generator=draw)
     problem = hs.Problem.of(model, "cross_entropy", data, memory=0)
     plan = plan_layer(problem, "0", "auto")
-    found = pieces_module.Pieces(problem, [plan])
-    sizes = [found.pieces(chunk)[0].dense for chunk in found.chunks()]
+    found = chunks.ChunkedData(problem, [plan])
+    sizes = [m for chunk in found.chunks() if (m := found.pieces(chunk)[0].dense) is not None]
     assert sum(len(m) for m in sizes) == 300
     assert 1e5 < max(m.nbytes for m in sizes) <= 2e5
     whole = torch.cat(sizes).mean(0)
     assert torch.allclose(decouple(problem, "0").output_hessian, whole, rtol=1e-12, atol=1e-16)
 
 
-def test_alignment_and_ratio():
+def test_alignment_and_ratio() -> None:
     problem, _ = cases.relu_mlp()
     d = decouple(problem, "fc2")
     values, vectors = torch.linalg.eigh(d.input_autocorrelation)

@@ -10,7 +10,7 @@ import kron.kron_cases as cases
 from hesscope.kron import decouple, layer_hessian
 
 
-def test_gauss_newton_form_needs_piecewise_linear_layers():
+def test_gauss_newton_form_needs_piecewise_linear_layers() -> None:
     """(21): M = Gᵀ A G fails behind a tanh, and holds for the last layer of any network."""
     problem, _ = cases.weighted_tanh_mlp()
     for layer, holds in (("0", False), ("2", True)):
@@ -19,7 +19,7 @@ def test_gauss_newton_form_needs_piecewise_linear_layers():
         assert (float((exact - factors).norm()) <= 1e-12 * float(exact.norm())) == holds
 
 
-def test_softmax_curvature_is_q_transpose_q():
+def test_softmax_curvature_is_q_transpose_q() -> None:
     p = torch.softmax(torch.randn(5, generator=hs.Rng(0).torch(), dtype=torch.float64), 0)
     a = torch.diag(p) - torch.outer(p, p)
     q = torch.diag(p.sqrt()) @ (torch.eye(5) - torch.outer(torch.ones(5).double(), p))
@@ -27,7 +27,7 @@ def test_softmax_curvature_is_q_transpose_q():
     assert float((q @ q.T - a).norm()) > 0.1 * float(a.norm())
 
 
-def test_reduce_is_exact_for_constant_inputs_and_expand_is_not():
+def test_reduce_is_exact_for_constant_inputs_and_expand_is_not() -> None:
     """With the same patch at every position H is a single Kronecker product, found by "reduce", missed by (33)."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(12, 3)).double()
@@ -41,7 +41,7 @@ def test_reduce_is_exact_for_constant_inputs_and_expand_is_not():
     assert float((expand - exact).norm()) > 0.1 * float(exact.norm())
 
 
-def test_printed_matricisation_would_mix_rows():
+def test_printed_matricisation_would_mix_rows() -> None:
     """(i-1)m + j runs over the wrong stride unless m = n."""
     u, v = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0, 0.0])
     h = torch.kron(u, v)

@@ -24,7 +24,7 @@ def _top(matrix: torch.Tensor, k: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("which", ["mlp", "batch_norm"])
-def test_full_eigenpairs_are_exact_for_one_example(which):
+def test_full_eigenpairs_are_exact_for_one_example(which: str) -> None:
     """With one example inputs are their means, so B E[M] Bᵀ is the Gauss-Newton matrix itself."""
     model = fully_connected(5, 2, 4, 4, batch_norm=which == "batch_norm", rng=hs.Rng(0)).double().eval()
     x = 9 * torch.randn(1, 4, generator=hs.Rng(1).torch(), dtype=torch.float64)
@@ -39,7 +39,7 @@ def test_full_eigenpairs_are_exact_for_one_example(which):
     assert torch.allclose(printed.vectors.T @ printed.vectors, torch.eye(3).double(), atol=1e-10)
 
 
-def test_full_eigenpairs_are_those_of_the_matrix_they_name():
+def test_full_eigenpairs_are_those_of_the_matrix_they_name() -> None:
     problem, _ = cases.relu_mlp()
     found = approximate_full_eigenpairs(problem, k=16)
     means = [decouple(problem, name).input_mean for name in found.layers]
@@ -59,7 +59,7 @@ def test_full_eigenpairs_are_those_of_the_matrix_they_name():
         assert torch.allclose(found.output_hessian[place, place], decouple(problem, name).output_hessian, atol=1e-15)
 
 
-def test_full_eigenpairs_with_convolutions_leave_other_parameters_at_zero():
+def test_full_eigenpairs_with_convolutions_leave_other_parameters_at_zero() -> None:
     model = lenet5((1, 16, 16), 3, fc1=5, rng=hs.Rng(2)).double()
     x = torch.rand(6, 1, 16, 16, generator=hs.Rng(3).torch(), dtype=torch.float64)
     problem = hs.Problem.of(
@@ -82,7 +82,7 @@ def _rectified(n: int, d: int, c: int, examples: int, seed: int, centred: bool) 
     return hs.Problem.of(model, "cross_entropy", (x, torch.zeros(examples, dtype=torch.long)))
 
 
-def test_activation_frequencies_repair_the_closed_form():
+def test_activation_frequencies_repair_the_closed_form() -> None:
     """Theorem 4.2 takes every unit to be on half of the time; rectified inputs have a mean, so they are not."""
     problem = _rectified(60, 400, 4, 1500, 0, centred=False)
     found = predicted_output_eigenspace(problem, "0")
@@ -98,7 +98,7 @@ def test_activation_frequencies_repair_the_closed_form():
     assert printed < corrected - 0.1
 
 
-def test_printed_form_is_right_for_centred_inputs():
+def test_printed_form_is_right_for_centred_inputs() -> None:
     problem = _rectified(60, 60, 4, 3000, 1, centred=True)
     found = predicted_output_eigenspace(problem, "0")
     top = _top(decouple(problem, "0").output_hessian, 3)
@@ -106,7 +106,7 @@ def test_printed_form_is_right_for_centred_inputs():
     assert subspace_overlap(found.printed, top) > 0.85
 
 
-def test_closed_form_with_all_units_on_is_exact():
+def test_closed_form_with_all_units_on_is_exact() -> None:
     problem = _rectified(6, 5, 3, 40, 2, centred=False)
     problem = problem.at({"0.weight": problem.parameters["0.weight"].abs() + 0.1})
     found = predicted_output_eigenspace(problem, "0")
@@ -116,7 +116,7 @@ def test_closed_form_with_all_units_on_is_exact():
     assert torch.allclose(last.corrected.T @ torch.ones(3).double(), torch.zeros(2).double(), atol=1e-12)
 
 
-def test_logit_gradients_are_class_means_and_split_the_output_hessian():
+def test_logit_gradients_are_class_means_and_split_the_output_hessian() -> None:
     problem, _ = cases.relu_mlp(classes=3, examples=11)
     found = logit_gradients(problem, "fc2")
     x = torch.cat([batch[0] for batch in problem.batches])
@@ -145,7 +145,7 @@ def test_logit_gradients_are_class_means_and_split_the_output_hessian():
     assert found.explained() == pytest.approx(float(between.trace() / found.output_hessian.trace()))
 
 
-def test_clustering_shares():
+def test_clustering_shares() -> None:
     problem, _ = cases.relu_mlp(classes=3, examples=11)
     found = logit_gradients(problem, "fc2")
     by_logit, by_class = found.clustering("gamma")

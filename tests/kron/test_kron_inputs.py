@@ -29,7 +29,7 @@ def _problem(model: nn.Module, features: int = 4, classes: int = 4) -> hs.Proble
     return hs.Problem.of(model, "cross_entropy", (x, y))
 
 
-def test_unknown_layer_and_layer_without_weight():
+def test_unknown_layer_and_layer_without_weight() -> None:
     problem, _ = cases.relu_mlp()
     with pytest.raises(InputError, match=r"fc9.*Layers here: fc1, fc2, fc3"):
         decouple(problem, "fc9")
@@ -37,14 +37,14 @@ def test_unknown_layer_and_layer_without_weight():
         layer_hessian(problem, "relu1")
 
 
-def test_tied_weights_are_named():
+def test_tied_weights_are_named() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
             self.b.weight = self.a.weight
 
-        def forward(self, x):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.b(torch.relu(self.a(x)))
 
     with pytest.raises(InputError, match=r"'a', tied to b\.weight"):
@@ -57,7 +57,7 @@ class _Model(nn.Module):
         self.kind = kind
         self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.kind == "twice":
             return self.b(torch.relu(self.a(torch.relu(self.a(x)))))
         if self.kind == "elsewhere":
@@ -77,18 +77,18 @@ class _Model(nn.Module):
         ("mixes", "must not influence each other"),
     ],
 )
-def test_layers_whose_hessian_would_be_wrong(kind, message):
+def test_layers_whose_hessian_would_be_wrong(kind: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         layer_hessian(_problem(_Model(kind)), "a")
 
 
-def test_parametrised_weights_are_refused():
+def test_parametrised_weights_are_refused() -> None:
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.ReLU(), nn.Linear(3, 4))
     with pytest.raises(InputError, match="plain parameter"):
         layer_hessian(_problem(model), "0")
 
 
-def test_k_larger_than_the_space():
+def test_k_larger_than_the_space() -> None:
     problem, _ = cases.relu_mlp()
     d = decouple(problem, "fc1")
     for call in (lambda: d.compare(k=31), lambda: d.eigenpairs(31), lambda: d.eigenpairs(0)):
@@ -100,7 +100,7 @@ def test_k_larger_than_the_space():
         model_overlap([problem, problem], "fc1", k=31)
 
 
-def test_models_of_different_shape():
+def test_models_of_different_shape() -> None:
     a, b = _problem(fully_connected(3, 1, 4, 4)), _problem(fully_connected(5, 1, 4, 4))
     with pytest.raises(InputError, match=r"same shape.*\(3, 4\), \(5, 4\)"):
         model_overlap([a, b], "fc1", k=2)
@@ -108,13 +108,13 @@ def test_models_of_different_shape():
         model_overlap([a], "fc1", k=2)
 
 
-def test_groups_have_no_decoupled_form():
+def test_groups_have_no_decoupled_form() -> None:
     problem, _ = cases.convolutions()
     with pytest.raises(InputError, match="2 groups"):
         decouple(problem, "0")
 
 
-def test_bases_and_vectors_of_the_wrong_shape():
+def test_bases_and_vectors_of_the_wrong_shape() -> None:
     with pytest.raises(InputError, match="same dimension"):
         subspace_overlap(torch.eye(4)[:, :2], torch.eye(4)[:, :3])
     with pytest.raises(InputError, match="independent"):
@@ -127,7 +127,7 @@ def test_bases_and_vectors_of_the_wrong_shape():
         correspondence(torch.zeros(1, 2, 2), torch.eye(2))
 
 
-def test_predictions_need_a_chain_and_labels():
+def test_predictions_need_a_chain_and_labels() -> None:
     problem, _ = cases.convolutions()
     with pytest.raises(InputError, match="chain of Linear"):
         predicted_output_eigenspace(problem, "2")

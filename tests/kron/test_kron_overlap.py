@@ -23,7 +23,7 @@ def _basis(seed: int, d: int, k: int) -> torch.Tensor:
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 9), data=st.data())
-def test_overlap_is_a_share_and_depends_on_the_spaces_only(seed, d, data):
+def test_overlap_is_a_share_and_depends_on_the_spaces_only(seed: int, d: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, d))
     u, v = _basis(seed, d, k), _basis(seed + 1, d, k)
     value = subspace_overlap(u, v)
@@ -37,7 +37,7 @@ def test_overlap_is_a_share_and_depends_on_the_spaces_only(seed, d, data):
         assert value == pytest.approx(1.0)
 
 
-def test_matricize_follows_the_weight():
+def test_matricize_follows_the_weight() -> None:
     weight = torch.arange(6.0).reshape(2, 3)
     assert torch.equal(matricize(weight.reshape(-1), (2, 3)), weight)
     assert torch.equal(matricize(weight.reshape(-1), torch.nn.Linear(3, 2)), weight)
@@ -47,7 +47,7 @@ def test_matricize_follows_the_weight():
     assert matricize(torch.zeros(30), layer_hessian(problem, "fc1")).shape == (6, 5)
 
 
-def test_correspondence_of_products_is_a_permutation():
+def test_correspondence_of_products_is_a_permutation() -> None:
     u, v = _basis(0, 3, 3), _basis(1, 4, 4)
     vectors = torch.einsum("ma,nb->mnab", u, v).reshape(12, 12)  # column (a, b) is u_a ⊗ v_b
     outputs = correspondence(vectors, u, "outputs")
@@ -59,7 +59,7 @@ def test_correspondence_of_products_is_a_permutation():
 
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10**6), m=st.integers(1, 5), n=st.integers(1, 5))
-def test_correspondence_with_a_full_basis_sums_to_one(seed, m, n):
+def test_correspondence_with_a_full_basis_sums_to_one(seed: int, m: int, n: int) -> None:
     vectors = _basis(seed, m * n, m * n)
     for size, side in ((m, "outputs"), (n, "inputs")):
         c = correspondence(vectors, _basis(seed + 1, size, size), side)
@@ -67,7 +67,7 @@ def test_correspondence_with_a_full_basis_sums_to_one(seed, m, n):
         assert torch.allclose(c.sum(0), torch.ones(m * n).double())
 
 
-def test_expected_overlap_over_permutations_by_enumeration():
+def test_expected_overlap_over_permutations_by_enumeration() -> None:
     m, n, k = 4, 2, 3
     u, v = _basis(3, m * n, k), _basis(4, m * n, k)
     every = [
@@ -76,7 +76,7 @@ def test_expected_overlap_over_permutations_by_enumeration():
     assert np.allclose(permuted_overlaps(u, v, m), np.mean(every, 0), rtol=1e-12)
 
 
-def test_models_against_themselves_and_each_other():
+def test_models_against_themselves_and_each_other() -> None:
     a, _ = cases.relu_mlp()
     other = a.at({name: torch.flip(p, (0,)) for name, p in a.parameters.items()})
     same = model_overlap([a, a], "fc2", k=6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -20,7 +22,7 @@ from hesscope.zoo.models import (
 )
 
 
-def test_shapes_and_names():
+def test_shapes_and_names() -> None:
     image = torch.zeros(2, 3, 32, 32)
     assert lenet5()(image).shape == (2, 10)
     assert sum(p.numel() for p in lenet5().parameters()) == 62006
@@ -36,7 +38,7 @@ def test_shapes_and_names():
     assert sum(p.numel() for p in cifar_resnet(32).parameters()) == 464154
 
 
-def test_weights_come_from_the_named_generator_only():
+def test_weights_come_from_the_named_generator_only() -> None:
     torch.manual_seed(0)
     before = torch.rand(1)
     torch.manual_seed(0)
@@ -46,7 +48,7 @@ def test_weights_come_from_the_named_generator_only():
     assert not torch.equal(a.fc1.weight, fully_connected(4, 1, 3, 2, rng=hs.Rng(6)).fc1.weight)
 
 
-def test_trained_weights_are_read_with_their_statistics(tmp_path):
+def test_trained_weights_are_read_with_their_statistics(tmp_path: Path) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = cifar_resnet(8).train()
@@ -62,7 +64,7 @@ def test_trained_weights_are_read_with_their_statistics(tmp_path):
         cifar_resnet(21)
 
 
-def test_decoupling_a_residual_network_with_frozen_statistics():
+def test_decoupling_a_residual_network_with_frozen_statistics() -> None:
     model = cifar_resnet(8)
     x = torch.randn(3, 3, 8, 8, generator=hs.Rng(2).torch())
     d = decouple(hs.Problem.of(model, "cross_entropy", (x, torch.tensor([0, 3, 9]))), "layer2.0.conv1")

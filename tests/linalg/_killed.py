@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -15,7 +16,9 @@ from hesscope.operators import Counted
 from linalg.cases import Rotated, network_like
 
 
-def run(what: str, folder: str | None, pause: float = 0.0, on_product=None) -> dict[str, np.ndarray]:
+def run(
+    what: str, folder: str | None, pause: float = 0.0, on_product: Callable[[int, int], object] | None = None
+) -> dict[str, np.ndarray]:
     op = Counted(Rotated(network_like(700)), on_product=on_product or (lambda count, _: time.sleep(pause)))
     if what == "eigenpairs":
         # A tight basis, so that restarts and the probe for copies happen too.

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,10 @@ def same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
     return first.keys() == second.keys() and all(np.array_equal(first[k], second[k]) for k in first)
 
 
+def _note(spent: list[int], count: int, _: object) -> None:
+    spent.append(count)
+
+
 def test_kill_minus_nine_in_the_middle(tmp_path: Path) -> None:
     script = str(Path(__file__).parent / "_killed.py")
     processes = {
@@ -46,7 +51,7 @@ def test_kill_minus_nine_in_the_middle(tmp_path: Path) -> None:
     assert not (tmp_path / "out.npz").exists()
     for what in WHATS:
         spent: list[int] = []
-        resumed = run(what, str(tmp_path / what), on_product=lambda count, _, spent=spent: spent.append(count))
+        resumed = run(what, str(tmp_path / what), on_product=partial(_note, spent))
         whole = run(what, None)
         assert same(resumed, whole)
         assert 0 < len(spent) <= int(whole["products"]) - 7

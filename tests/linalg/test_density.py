@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -196,7 +199,7 @@ def test_precision_and_determinism(dtype: torch.dtype) -> None:
     assert abs(first.moment(2) - (op.values.double() ** 2).mean()) <= 4 * first.moment_stderr(2) + 1e-6
 
 
-def test_results_survive_saving(tmp_path) -> None:
+def test_results_survive_saving(tmp_path: Path) -> None:
     found = spectral_density(Rotated(network_like(600)))
     back = SpectralDensity.load(found.save(tmp_path / "density"))
     np.testing.assert_array_equal(back.probe(1).nodes, found.probe(1).nodes)
@@ -213,7 +216,7 @@ def test_results_survive_saving(tmp_path) -> None:
         ({"method": "chebyshev", "resume": "x"}, 'resume needs method "slq"'),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict, message: str) -> None:
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         spectral_density(Rotated(network_like(600)), **arguments)
 

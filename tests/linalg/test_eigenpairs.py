@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,8 +160,8 @@ def test_restart_keeps_the_basis_within_its_limit() -> None:
     run.run(None, 2000)
     assert run.wanted()[3].all()
     assert run.products > 60
-    assert run.expansion.rows.shape[0] <= 60
-    assert len(run.expansion.names) <= 40
+    assert run.basis.rows.shape[0] <= 60
+    assert len(run.basis.names) <= 40
 
 
 def test_non_convergence_is_marked_and_warned_about() -> None:
@@ -228,7 +230,7 @@ def test_budget_and_progress() -> None:
         eigenpairs(Counted(Rotated(network_like(1000)), budget=7), k=5)
 
 
-def test_results_survive_saving(tmp_path) -> None:
+def test_results_survive_saving(tmp_path: Path) -> None:
     found = eigenpairs(Rotated(network_like(500)), k=3)
     back = Eigenpairs.load(found.save(tmp_path / "pairs"))
     np.testing.assert_array_equal(back.values, found.values)
@@ -247,7 +249,7 @@ def test_results_survive_saving(tmp_path) -> None:
         ({"max_products": 0}, "max_products must be >= 1"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict, message: str) -> None:
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         eigenpairs(Rotated(network_like(600)), **arguments)
 
@@ -278,7 +280,7 @@ def test_lanczos_is_right_for_any_multiplicities(values: list[float], k: int, wh
     from hesscope.linalg.krylov.run import Goal, KrylovRun
 
     spectrum = np.sort(values)
-    goal = Goal(min(k, spectrum.size), which, 1e-6)  # type: ignore[arg-type]
+    goal = Goal(min(k, spectrum.size), which, 1e-6)
     run = KrylovRun(Counted(Rotated(np.array(values))), goal, block, 1000, Rng(3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

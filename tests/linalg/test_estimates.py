@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -84,7 +88,7 @@ def test_small_operators_are_exact_in_n_products() -> None:
 
 @pytest.mark.parametrize("values", [DECAYING, INDEFINITE, FLAT])
 @pytest.mark.parametrize("function", [diagonal, row_norms])
-def test_vector_estimates_meet_their_tolerance(function, values: np.ndarray) -> None:
+def test_vector_estimates_meet_their_tolerance(function: Callable[..., Any], values: np.ndarray) -> None:
     matrix = dense_of(values)
     truth = torch.diagonal(matrix) if function is diagonal else torch.linalg.vector_norm(matrix, dim=1)
     errors, stderrs = [], []
@@ -172,7 +176,7 @@ def test_float32_is_enough_for_one_per_cent() -> None:
 
 
 @pytest.mark.parametrize("function", [trace, diagonal, row_norms, frobenius_norm, spectral_norm])
-def test_refusals(function) -> None:
+def test_refusals(function: Callable[..., Any]) -> None:
     with pytest.raises(InputError, match="tol must be > 0"):
         function(Rotated(DECAYING), tol=0.0)
     with pytest.raises(InputError, match=r"products of .*Rotated\(300, 300\).* must be finite"):
@@ -182,7 +186,7 @@ def test_refusals(function) -> None:
 
 
 @pytest.mark.parametrize("function", [trace, diagonal, row_norms])
-def test_general_matrices_are_refused(function) -> None:
+def test_general_matrices_are_refused(function: Callable[..., Any]) -> None:
     general = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with pytest.raises(InputError, match="symmetric operator"):
         function(Dense(general))
@@ -194,10 +198,10 @@ def test_xnystrace_refuses_negative_curvature() -> None:
     with pytest.raises(InputError, match="positive semi-definite"):
         trace(Rotated(np.linspace(-1, 1, 400)), method="xnystrace")
     with pytest.raises(InputError, match="method must be one of"):
-        trace(Rotated(DECAYING), method="xtrase")  # type: ignore[arg-type]
+        trace(Rotated(DECAYING), method="xtrase")
 
 
-def test_results_survive_saving(tmp_path) -> None:
+def test_results_survive_saving(tmp_path: Path) -> None:
     found = diagonal(Rotated(DECAYING[:50]))
     back = Estimate.load(found.save(tmp_path / "diagonal"))
     np.testing.assert_array_equal(back.value, found.value)

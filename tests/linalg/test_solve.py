@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -55,7 +58,7 @@ def test_missed_tolerance_is_warned_about() -> None:
     assert found.products == 10
 
 
-def test_float32_and_saving(tmp_path) -> None:
+def test_float32_and_saving(tmp_path: Path) -> None:
     found = solve(Rotated(np.linspace(0.5, 2, 400), torch.float32), B, tol=1e-5)
     assert found.x.dtype == torch.float32
     assert Solution.load(found.save(tmp_path / "x")).residual == found.residual
@@ -71,6 +74,6 @@ def test_float32_and_saving(tmp_path) -> None:
         ({"tol": 0.0}, "tol must be > 0"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict, message: str) -> None:
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         solve(Rotated(np.linspace(0.5, 2, 400)), **{"b": B, **arguments})

@@ -26,7 +26,9 @@ def trained(
     return fit(model, blobs(count, classes, dim, seed), steps)
 
 
-def fit(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor], steps: int = 150):
+def fit(
+    model: nn.Module, data: tuple[torch.Tensor, torch.Tensor], steps: int = 150
+) -> tuple[hs.Problem, dict[str, torch.Tensor]]:
     """Train by Adam; the problem and the weights before."""
     before = {name: value.clone() for name, value in model.state_dict().items()}
     optimiser = torch.optim.Adam(model.parameters(), 0.02)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hesscope.errors import InputError
 from hesscope.experiments import registry
 from hesscope.experiments.wu2022 import table10
+from hesscope.experiments.wu2022._bounds import certificates
 
 
 @pytest.mark.parametrize("name", ["table10", "fig31"])
-def test_claims_hold_at_the_quick_size(name):
+def test_claims_hold_at_the_quick_size(name: str) -> None:
     experiment = registry.find(f"wu2022.{name}")
     outcome = experiment.run(experiment.quick)
     assert [claim for claim in outcome.claims if not claim.holds] == []
@@ -20,7 +22,7 @@ def test_claims_hold_at_the_quick_size(name):
     assert all(figure.axes for figure in experiment.figures(outcome).values())
 
 
-def test_finished_methods_are_read_from_the_state_folder(tmp_path, monkeypatch):
+def test_finished_methods_are_read_from_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(
         table10.EXPERIMENT.quick, methods=("base",), sgd_epochs=1, epochs=1, data_prior=False, state=str(tmp_path)
     )
@@ -29,9 +31,9 @@ def test_finished_methods_are_read_from_the_state_folder(tmp_path, monkeypatch):
     assert table10.run(config).data["T-50"]["bound"] == first.data["T-50"]["bound"]
 
 
-def test_claims_fail_when_methods_are_exchanged(monkeypatch):
+def test_claims_fail_when_methods_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """With BASE in the place of ITER there is no margin, and the claim says so."""
-    true = table10.certificates
+    true = certificates
     monkeypatch.setattr(
         table10,
         "certificates",
@@ -42,6 +44,6 @@ def test_claims_fail_when_methods_are_exchanged(monkeypatch):
     assert not claim.holds
 
 
-def test_unknown_rows_are_refused():
+def test_unknown_rows_are_refused() -> None:
     with pytest.raises(InputError, match="There are: T-50"):
         table10.run(table10.Config(rows=("T-7",)))

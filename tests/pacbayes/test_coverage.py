@@ -45,12 +45,15 @@ def one_repetition(number: int) -> tuple[hs.pacbayes.Bound, float, float]:
     return found, gibbs_error(mean, scale, teacher), training
 
 
+Repetitions = list[tuple[hs.pacbayes.Bound, float, float]]
+
+
 @pytest.fixture(scope="module")
-def repetitions():
+def repetitions() -> Repetitions:
     return [one_repetition(number) for number in range(REPEATS)]
 
 
-def test_the_known_error_is_that_of_draws():
+def test_the_known_error_is_that_of_draws() -> None:
     draw = np.random.default_rng(0)
     mean, scale, teacher = draw.standard_normal(DIM), 0.4, np.eye(DIM)[0]
     w = mean + scale * draw.standard_normal((100_000, DIM))
@@ -58,19 +61,19 @@ def test_the_known_error_is_that_of_draws():
     assert abs(gibbs_error(mean, scale, teacher) - angle.mean()) <= 4 * angle.std() / 100_000**0.5 + 2e-4
 
 
-def test_the_bound_fails_no_more_often_than_it_says(repetitions):
+def test_the_bound_fails_no_more_often_than_it_says(repetitions: Repetitions) -> None:
     failures = np.mean([true > found.value for found, true, _ in repetitions])
     assert failures <= repetitions[0][0].failure
 
 
-def test_without_the_divergence_it_would_fail_too_often(repetitions):
+def test_without_the_divergence_it_would_fail_too_often(repetitions: Repetitions) -> None:
     inverse = hs.pacbayes.binary_kl_inverse
     left = [inverse(f.error_bar, (f.union + f.confidence) / (EXAMPLES - 1)) for f, _, _ in repetitions]
     assert np.mean([true > value for value, (_, true, _) in zip(left, repetitions, strict=True)]) > 0.5
     assert max(found.value for found, _, _ in repetitions) < 0.9  # and with it, the bound still says something
 
 
-def test_the_monte_carlo_term_covers_the_training_error_and_is_needed(repetitions):
+def test_the_monte_carlo_term_covers_the_training_error_and_is_needed(repetitions: Repetitions) -> None:
     covered = np.mean([training <= found.error_bar for found, _, training in repetitions])
     bare = np.mean([training <= found.error for found, _, training in repetitions])
     assert covered >= 1 - repetitions[0][0].delta_mc

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,16 +24,17 @@ from hesscope.pacbayes.settings import METHODS
 from hesscope.rng import Rng
 from pacbayes.pac_cases import blobs, convolutional, trained
 
-SMALL = {"epochs": 3, "batch_size": 100, "refresh": 1, "draws": 2000}
+Case = tuple[hs.Problem, dict[str, torch.Tensor]]
+SMALL: dict[str, Any] = {"epochs": 3, "batch_size": 100, "refresh": 1, "draws": 2000}
 
 
 @pytest.fixture(scope="module")
-def case():
+def case() -> Case:
     return trained()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_certified_terms_follow_from_the_posterior(case, method):
+def test_certified_terms_follow_from_the_posterior(case: Case, method: str) -> None:
     """KL by torch.distributions in the dense standard basis, at the λ of the grid that the bound names."""
     problem, before = case
     found = optimize(problem, before, method, **SMALL)
@@ -60,20 +62,20 @@ def test_certified_terms_follow_from_the_posterior(case, method):
 
 @settings(deadline=None, max_examples=6)
 @given(st.integers(0, 10**6), st.sampled_from(["base", "iter", "local"]))
-def test_bounds_exceed_the_test_error_of_the_stochastic_network(seed, method):
+def test_bounds_exceed_the_test_error_of_the_stochastic_network(seed: int, method: str) -> None:
     problem, before = trained(seed=seed, count=300, steps=60)
     found = optimize(problem, before, method, test=blobs(4000, 3, 6, seed + 1), **SMALL, seed=seed)
     assert found.bound.error <= found.bound.error_bar < found.bound.value
     assert found.test_error <= found.bound.value
 
 
-def test_our_method_is_tighter_than_the_papers_at_the_same_number_of_gradients():
+def test_our_method_is_tighter_than_the_papers_at_the_same_number_of_gradients() -> None:
     problem, before = trained(count=3000, steps=30)
     values = {m: optimize(problem, before, m, **(SMALL | {"epochs": 6})).bound.value for m in ("base", "iter", "local")}
     assert values["local"] < 0.9 * min(values["iter"], values["base"])
 
 
-def test_variances_are_small_where_the_curvature_is_large(case):
+def test_variances_are_small_where_the_curvature_is_large(case: Case) -> None:
     problem, before = case
     found = optimize(problem, before, "local", **SMALL)
     h, s = found.eigenvalues["fc1.weight"].flatten(), found.variance["fc1.weight"].flatten()
@@ -81,7 +83,7 @@ def test_variances_are_small_where_the_curvature_is_large(case):
     assert np.median(s[order[-8:]]) < 0.7 * np.median(s[order[:8]])
 
 
-def test_draws_of_the_certificate_have_the_certified_error(case):
+def test_draws_of_the_certificate_have_the_certified_error(case: Case) -> None:
     """Whole networks loaded with drawn weights err as often as the certificate says, within 4 standard errors."""
     problem, before = case
     found = optimize(problem, before, "local", **(SMALL | {"draws": 20_000}))
@@ -94,7 +96,7 @@ def test_draws_of_the_certificate_have_the_certified_error(case):
     assert abs(np.mean(errors) - found.bound.error) <= 4 * stderr
 
 
-def test_the_prior_does_not_see_the_trained_weights(case):
+def test_the_prior_does_not_see_the_trained_weights(case: Case) -> None:
     """Other trained weights, same initialisation: the divergence is measured from the same centre."""
     problem, before = case
     shifted = problem.at({name: weight + 0.3 for name, weight in problem.parameters.items()})
@@ -106,7 +108,7 @@ def test_the_prior_does_not_see_the_trained_weights(case):
     assert here.bound.kl > 0.5 * nearer / here.bound.variances[0]
 
 
-def test_layers_without_a_draw_per_example_are_certified_by_batches():
+def test_layers_without_a_draw_per_example_are_certified_by_batches() -> None:
     problem, before = convolutional()
     found = optimize(problem, before, "iter", epochs=2, batch_size=50, batch_draws=200)
     assert found.bound.draws == 200
@@ -115,7 +117,7 @@ def test_layers_without_a_draw_per_example_are_certified_by_batches():
         optimize(problem, before, "local", epochs=1)
 
 
-def test_priors_from_a_part_of_the_data_are_bounded_on_the_rest():
+def test_priors_from_a_part_of_the_data_are_bounded_on_the_rest() -> None:
     problem, before = trained(count=600)
     first, rest = hs.pacbayes.split(problem, 300)
     model = problem.model
@@ -131,7 +133,7 @@ def test_priors_from_a_part_of_the_data_are_bounded_on_the_rest():
         hs.pacbayes.split(problem, 600)
 
 
-def test_saved_certificates_come_back(case, tmp_path):
+def test_saved_certificates_come_back(case: Case, tmp_path: Path) -> None:
     problem, before = case
     np.savez(tmp_path / "init.npz", **{name: value.numpy() for name, value in before.items()})
     torch.save(before, tmp_path / "init.pt")
@@ -143,7 +145,7 @@ def test_saved_certificates_come_back(case, tmp_path):
     assert optimize(problem, tmp_path / "init.pt", "appr", **SMALL).bound == found.bound
 
 
-def test_bad_input_is_refused(case, tmp_path):
+def test_bad_input_is_refused(case: Case, tmp_path: Path) -> None:
     problem, before = case
     (tmp_path / "broken.npz").write_bytes(b"not an archive")
     (tmp_path / "broken.pt").write_bytes(b"not a state_dict")
@@ -181,7 +183,7 @@ print(repr((found.bound, found.gradients, float(found.mean["fc1.weight"].sum()))
 """
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path):
+def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1]), method="local"))
     command = [sys.executable, str(script)]
@@ -202,7 +204,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path):
     assert again.stdout == straight.stdout
 
 
-def test_a_folder_of_another_run_is_refused(case, tmp_path):
+def test_a_folder_of_another_run_is_refused(case: Case, tmp_path: Path) -> None:
     problem, before = case
     optimize(problem, before, "base", **SMALL, resume=tmp_path)
     with pytest.raises(InputError, match="same settings"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
+import hesscope as hs
 from hesscope.pacbayes.posterior.bases import Basis, kronecker_bases, kronecker_layers, predicted_bases, standard_bases
 from hesscope.pacbayes.posterior.gaussian import Posterior
 from hesscope.pacbayes.posterior.objective import expected_error
@@ -15,7 +19,9 @@ from hesscope.rng import Rng
 from pacbayes.pac_cases import convolutional, trained
 
 
-def network_of(problem, before, bases=None):
+def network_of(
+    problem: hs.Problem, before: dict[str, torch.Tensor], bases: Callable[..., Any] | None = None
+) -> tuple[StochasticNetwork, Sample]:
     posterior = Posterior(problem.parameters, before, standard_bases(problem), False)
     sample = Sample(problem)
     network = StochasticNetwork(problem, posterior, sample.take(slice(0, 8)))
@@ -28,7 +34,7 @@ def network_of(problem, before, bases=None):
 
 
 @pytest.mark.parametrize("bases", [None, kronecker_bases, predicted_bases])
-def test_means_are_the_trained_network_in_every_basis(bases):
+def test_means_are_the_trained_network_in_every_basis(bases: Callable[..., Any] | None) -> None:
     problem, before = trained(depth=2)
     network, sample = network_of(problem, before, bases)
     batch = sample.take(slice(0, 50))
@@ -37,7 +43,7 @@ def test_means_are_the_trained_network_in_every_basis(bases):
     assert torch.equal(labels, batch[1])
 
 
-def test_a_draw_per_example_has_the_law_of_a_draw_of_the_weights():
+def test_a_draw_per_example_has_the_law_of_a_draw_of_the_weights() -> None:
     """Means and covariances of a two-layer network's outputs agree between 40,000 draws of each kind."""
     problem, before = trained(width=5, dim=4)
     network, sample = network_of(problem, before, kronecker_bases)
@@ -66,7 +72,7 @@ def test_a_draw_per_example_has_the_law_of_a_draw_of_the_weights():
     assert (local[:, 0] * local[:, 1]).mean() - local[:, 0].mean() * local[:, 1].mean() != 0
 
 
-def test_one_draw_per_batch_is_shared_by_its_examples():
+def test_one_draw_per_batch_is_shared_by_its_examples() -> None:
     problem, before = trained()
     network, sample = network_of(problem, before, kronecker_bases)
     twice = sample.take(torch.tensor([3, 3]))
@@ -78,7 +84,7 @@ def test_one_draw_per_batch_is_shared_by_its_examples():
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_expected_error_is_the_frequency_of_errors(classes):
+def test_expected_error_is_the_frequency_of_errors(classes: int) -> None:
     draw = Rng(classes).torch()
     mean = torch.randn(6, classes, generator=draw, dtype=torch.float64)
     variance = torch.rand(6, classes, generator=draw, dtype=torch.float64) + 0.1
@@ -96,7 +102,7 @@ def test_expected_error_is_the_frequency_of_errors(classes):
         assert torch.allclose(again, values[0], rtol=1e-12)
 
 
-def test_layers_that_share_weights_over_positions_are_drawn_per_batch():
+def test_layers_that_share_weights_over_positions_are_drawn_per_batch() -> None:
     problem, before = convolutional()
     network, sample = network_of(problem, before, kronecker_bases)
     assert not network.local
@@ -108,17 +114,15 @@ def test_layers_that_share_weights_over_positions_are_drawn_per_batch():
     assert not torch.allclose(drawn, network.logits(batch, "none")[0])
 
 
-def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed():
+def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed() -> None:
     class Twice(nn.Module):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.fc = nn.Linear(6, 6)
             self.out = nn.Linear(6, 3)
 
-        def forward(self, x):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.out(self.fc(x)) + self.fc.weight.sum()
-
-    import hesscope as hs
 
     torch.manual_seed(0)
     model = Twice()
@@ -127,7 +131,7 @@ def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed():
     assert torch.isnan(network.logits(sample.take(slice(0, 4)), "none")[0]).all()
 
 
-def test_carried_precisions_never_spread_noise_into_quiet_directions():
+def test_carried_precisions_never_spread_noise_into_quiet_directions() -> None:
     """In the new basis the variance along each axis is at most the old covariance's along it."""
     draw = Rng(2).torch()
     old, new = (
@@ -142,7 +146,7 @@ def test_carried_precisions_never_spread_noise_into_quiet_directions():
     assert (1 / carried.flatten() <= torch.linalg.inv(dense).diagonal() + 1e-12).all()
 
 
-def test_bases_are_eigenbases_of_the_decoupled_factors():
+def test_bases_are_eigenbases_of_the_decoupled_factors() -> None:
     problem, _ = trained(depth=2)
     from hesscope.kron import decouple_layers
 

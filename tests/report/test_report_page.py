@@ -56,7 +56,7 @@ def test_ten_lines_are_ten_and_say_the_numbers() -> None:
 def test_outliers_are_counted_at_the_widest_gap() -> None:
     one = sample()
     values = np.array([9.0, 8.0, 7.0, 1.0, 0.9, 0.8])
-    assert replace(one, extremes=replace(one.extremes, largest=values)).gap == (3, pytest.approx(7.0))
+    assert replace(one, extremes=replace(one.extremes, largest=values)).gap == pytest.approx((3, 7.0))
 
 
 def test_negative_mass_counts_what_is_below_the_noise() -> None:
@@ -81,6 +81,7 @@ def test_claims_compare_density_and_trace() -> None:
 def test_analysis_survives_a_file(tmp_path: Path) -> None:
     one = sample()
     again = load_result(one.save(tmp_path / "analysis"))
+    assert isinstance(again, type(one))
     assert summary_lines(again) == summary_lines(one)
     np.testing.assert_array_equal(again.block_map("neuron").norms, one.block_map("neuron").norms)
 

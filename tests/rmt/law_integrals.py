@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hesscope.rmt import GeneralisedMarchenkoPastur
@@ -38,6 +40,8 @@ def total_mass(law: GeneralisedMarchenkoPastur) -> float:
     return float(total)
 
 
-def _panel(f, a, b, nodes, weights):
+def _panel(
+    f: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.ndarray, nodes: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     points = 0.5 * (a + b)[:, None] + 0.5 * (b - a)[:, None] * nodes
     return (f(points.reshape(-1)).reshape(points.shape) @ weights) * 0.5 * (b - a)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -23,17 +25,17 @@ RATIOS = (0.5, 1.0, 2.0)
 SIZES = {0.5: (80, 160), 1.0: (120, 120), 2.0: (160, 80)}  # (d, N)
 
 
-def softmax(logits):
+def softmax(logits: np.ndarray) -> np.ndarray:
     p = np.exp(logits - logits.max(-1, keepdims=True))
     return p / p.sum(-1, keepdims=True)
 
 
-def squared_norms(gram, weights):
+def squared_norms(gram: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """||(1/N) X diag(a) X^T||²_F for each row a: a^T (K o K) a / N²."""
     return ((weights @ gram**2) * weights).sum(-1) / gram.shape[0] ** 2
 
 
-def class_norms(gram, p, distinct=False):
+def class_norms(gram: np.ndarray, p: np.ndarray, distinct: bool = False) -> tuple[float, float]:
     """Mean squared norms of the blocks of one class and of two, over all classes: sums over pairs of examples first.
 
     `distinct` leaves out each example's pair with itself, a part of size 1/N that the output layer's limit drops.
@@ -46,7 +48,7 @@ def class_norms(gram, p, distinct=False):
     return one, two
 
 
-def simulate_linear(ratio, classes, networks, shrink):
+def simulate_linear(ratio: float, classes: int, networks: int, shrink: int) -> np.ndarray:
     """Per network (X, V): the squared norms over d, of one class and of two."""
     d, n = (size // shrink for size in SIZES[ratio])
     generator = Rng(1).child("linear", ratio, classes, shrink).numpy()
@@ -58,7 +60,7 @@ def simulate_linear(ratio, classes, networks, shrink):
     return out
 
 
-def simulate_hidden(ratio, classes, hidden, networks, shrink, draws=12):
+def simulate_hidden(ratio: float, classes: int, hidden: int, networks: int, shrink: int, draws: int = 12) -> np.ndarray:
     """Per network (X, W): means over draws of V of h_ii, h_ij, u_ii, u_ij, q_ii, q_ij."""
     d, n = (size // shrink for size in SIZES[ratio])
     generator = Rng(2).child("hidden", ratio, classes, hidden, shrink).numpy()
@@ -86,7 +88,7 @@ def simulate_hidden(ratio, classes, hidden, networks, shrink, draws=12):
     return out
 
 
-def extrapolate(simulate, networks):
+def extrapolate(simulate: Callable[[int, int], np.ndarray], networks: int) -> tuple[np.ndarray, np.ndarray]:
     """2 E(d) - E(d/2), which removes the O(1/d) of the limit, and its standard error."""
     full, half = simulate(networks, 1), simulate(networks, 2)
     value = 2 * full.mean(0) - half.mean(0)
@@ -95,7 +97,7 @@ def extrapolate(simulate, networks):
 
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
-def test_linear_model_matches_simulation(ratio, classes):
+def test_linear_model_matches_simulation(ratio: float, classes: int) -> None:
     value, error = extrapolate(lambda k, shrink: simulate_linear(ratio, classes, k, shrink), 60)
     limit = block_limits.linear_cross_entropy(ratio, classes)
     predicted = np.array([limit.diagonal[0], limit.off_diagonal[0]])
@@ -106,7 +108,7 @@ def test_linear_model_matches_simulation(ratio, classes):
 @pytest.mark.parametrize("hidden", [4, 8])
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
 @pytest.mark.parametrize("ratio", RATIOS)
-def test_hidden_layer_networks_match_simulation(ratio, classes, hidden):
+def test_hidden_layer_networks_match_simulation(ratio: float, classes: int, hidden: int) -> None:
     networks = 30 if classes < 1000 else 12
     value, error = extrapolate(lambda k, shrink: simulate_hidden(ratio, classes, hidden, k, shrink), networks)
     limits = (
@@ -121,12 +123,12 @@ def test_hidden_layer_networks_match_simulation(ratio, classes, hidden):
 
 
 @lru_cache
-def cached_output(classes, hidden):
+def cached_output(classes: int, hidden: int) -> block_limits.BlockLimit:
     return block_limits.output_cross_entropy(classes, hidden)
 
 
 @pytest.mark.parametrize(("classes", "hidden"), [(3, 4), (40, 8)])
-def test_two_example_terms_match_draws_of_the_weights(classes, hidden):
+def test_two_example_terms_match_draws_of_the_weights(classes: int, hidden: int) -> None:
     """The same expectations by brute force: V, z and z' drawn, nothing integrated out; sharper than whole networks."""
     generator = Rng(3).child(classes, hidden).numpy()
     samples = []
@@ -165,7 +167,7 @@ def test_two_example_terms_match_draws_of_the_weights(classes, hidden):
 
 
 @pytest.mark.parametrize(("classes", "scale"), [(2, 0.5), (10, 1.0), (1000, 2.0), (100_000, 1.0)])
-def test_pair_and_single_engines_agree_on_identical_examples(classes, scale):
+def test_pair_and_single_engines_agree_on_identical_examples(classes: int, scale: float) -> None:
     """At correlation one, E tr(R R') and E tr R tr R' are moments of one softmax."""
     e = SoftmaxMoments(classes, scale).expect
     marginal = LogitMarginal(classes, scale)
@@ -177,7 +179,7 @@ def test_pair_and_single_engines_agree_on_identical_examples(classes, scale):
 
 @settings(deadline=None, max_examples=25)
 @given(classes=st.integers(2, 10**6), scale=st.floats(0.01, 4.0))
-def test_softmax_moments_respect_that_probabilities_sum_to_one(classes, scale):
+def test_softmax_moments_respect_that_probabilities_sum_to_one(classes: int, scale: float) -> None:
     softmax_moments = SoftmaxMoments(classes, scale)
     assert softmax_moments.expect((0, 1)) == pytest.approx(1.0, abs=1e-9)
     assert softmax_moments.expect((0, 1), (0, 2)) == pytest.approx(softmax_moments.expect((0, 2)), rel=1e-9)
@@ -185,7 +187,7 @@ def test_softmax_moments_respect_that_probabilities_sum_to_one(classes, scale):
 
 
 @pytest.mark.parametrize("r", [-0.4, 0.25, 2 / 3])
-def test_overlap_moments_equal_their_integrals(r):
+def test_overlap_moments_equal_their_integrals(r: float) -> None:
     nodes, weights = np.polynomial.legendre.leggauss(200)
     x, w = 12 * (nodes + 1), 12 * weights
     kernel = np.exp(r * np.multiply.outer(x, x) - 0.5 * (x**2)[:, None] - 0.5 * x**2) / (2 * np.pi)
@@ -193,7 +195,7 @@ def test_overlap_moments_equal_their_integrals(r):
         assert moment == pytest.approx((w * x**k) @ kernel @ (w * x**k), rel=1e-10)
 
 
-def test_a_hundred_thousand_classes_take_seconds():
+def test_a_hundred_thousand_classes_take_seconds() -> None:
     """At three hidden units, where estimates are noisiest."""
     began = process_time()
     limits = (block_limits.hidden_cross_entropy(1.0, 10**5, 3), block_limits.output_cross_entropy(10**5, 3))
@@ -203,7 +205,7 @@ def test_a_hundred_thousand_classes_take_seconds():
             assert error < 0.005 * value
 
 
-def test_large_class_limits_are_reached():
+def test_large_class_limits_are_reached() -> None:
     """Each constant against the finite value at 10^8 classes, where the corrections are gone at eight hidden units."""
     classes, hidden = 10**8, 8
     for limit in (
@@ -219,7 +221,7 @@ def test_large_class_limits_are_reached():
         )
 
 
-def test_printed_forms_that_fail():
+def test_printed_forms_that_fail() -> None:
     """What the paper prints differs from what the simulations above confirm by more than they could hide."""
     # (9): the printed limit of C h_ij lacks the shared term K_m.
     m = 4
@@ -232,7 +234,7 @@ def test_printed_forms_that_fail():
     assert (0.5 * single + mean**2) < 0.9 * exact
 
 
-def _mean_variance(hidden, others):
+def _mean_variance(hidden: int, others: int) -> float:
     """m E[ξ | z_i > 0, `others` further units on] times its probability, two classes: p(1-p)(v_1i - v_2i)²."""
     generator = Rng(4).child(others).numpy()
     a = np.abs(generator.standard_normal((200_000, 1 + others)))
@@ -242,7 +244,7 @@ def _mean_variance(hidden, others):
     return share * hidden * (p * (1 - p) * (v[0, :, 0] - v[1, :, 0]) ** 2).mean()
 
 
-def test_results_are_saved_and_ratios_carry_errors(tmp_path):
+def test_results_are_saved_and_ratios_carry_errors(tmp_path: Path) -> None:
     limit = block_limits.output_cross_entropy(10, 3)
     value, error = limit.ratio
     assert value == limit.off_diagonal[0] / limit.diagonal[0]
@@ -264,6 +266,6 @@ def test_results_are_saved_and_ratios_carry_errors(tmp_path):
         lambda: block_limits.output_cross_entropy(10, 0),
     ],
 )
-def test_bad_settings_are_refused(call):
+def test_bad_settings_are_refused(call: Callable[[], object]) -> None:
     with pytest.raises(InputError, match="must"):
         call()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from law_integrals import total_mass
 from scipy.optimize import brentq
 
 from hesscope.errors import InputError
 from hesscope.measure import AtomicMeasure
 from hesscope.rmt import GLM, GeneralisedMarchenkoPastur, MarchenkoPastur
 from hesscope.rng import Rng
+from rmt.law_integrals import total_mass
 
 X, Y, Z = np.eye(3)
 ZERO = np.zeros(3)
@@ -287,7 +288,7 @@ def test_non_gaussian_features_follow_the_same_law() -> None:
 
 def test_bad_input_is_refused() -> None:
     good = {"loss": "logistic", "w": X, "w_star": Y, "mean": Z, "ratio": 0.5}
-    bad = [
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"ratio": -1.0}, "ratio"),
         ({"ratio": np.nan}, "ratio"),
         ({"covariance": [1.0, 0.0, 1.0]}, "positive definite"),

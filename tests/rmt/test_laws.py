@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from law_integrals import total_mass
 
 from hesscope.errors import InputError
 from hesscope.measure import AtomicMeasure
 from hesscope.rmt import GLM, GeneralisedMarchenkoPastur, MarchenkoPastur, SoftmaxGLM, fit
 from hesscope.rng import Rng
+from rmt.law_integrals import total_mass
 
 
 def spectrum(g: list[float], t: list[float], ratio: float, p: int = 400, seed: int = 0) -> np.ndarray:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_integrals import total_mass
 
 from hesscope.errors import InputError
 from hesscope.measure import AtomicMeasure
 from hesscope.rmt import GeneralisedMarchenkoPastur
+from rmt.law_integrals import total_mass
 
 ONE = AtomicMeasure.of([1.0])
 

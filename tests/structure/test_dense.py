@@ -22,7 +22,7 @@ def double_backward(p: Problem) -> torch.Tensor:
     model = p.model
     weights = list(model.parameters())
     total = torch.zeros((), dtype=torch.float64)
-    count = 0
+    count = 0.0
     module = p.loss.module
     for x, y in p.batches:
         f = model(x)
@@ -164,7 +164,7 @@ def test_selected_parameters_only() -> None:
 def test_hidden_layers_alone_see_the_loss_through_the_output_matrix(loss: str, decided: bool) -> None:
     model = mlp(6, 5, 3, 7, activation=nn.Tanh, bias=True)
     if decided:
-        model[4].bias.data[0] = 30
+        model.get_parameter("4.bias").data[0] = 30
     p = problem(model, loss, classes=7)
     part = p.select(["0.*", "2.*"])
     structure = Structure.of(part)

@@ -116,7 +116,7 @@ def test_circulant_score_counts_the_stripes(bias: bool) -> None:
 def test_circulant_score_is_one_for_pure_stripes() -> None:
     # With a zero output matrix and squared error only the slope term of H_wv is left.
     model = mlp(6, 5, 4)
-    model[2].weight.data.zero_()
+    nn.init.zeros_(model.get_submodule("2").get_parameter("weight"))
     found = circulant_score(problem(model, "squared_error"))
     assert found.score == pytest.approx(1.0, abs=1e-12)
 
@@ -162,4 +162,4 @@ def test_course_follows_the_checkpoints() -> None:
 @pytest.mark.parametrize(("pixels", "reduce"), [(0, "max"), (4, "median")])
 def test_heat_map_refuses(pixels: int, reduce: str) -> None:
     with pytest.raises(InputError):
-        heat_map(problem(mlp(6, 4), "cross_entropy"), pixels, reduce)  # type: ignore[arg-type]
+        heat_map(problem(mlp(6, 4), "cross_entropy"), pixels, reduce)
