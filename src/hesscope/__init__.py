@@ -20,13 +20,11 @@ _HOMES = {
         "Fisher",
         "Jacobian",
     ),
-    "curvature.self_check": (
-        "check",
+    "curvature.self_check": ("check",),
+    "curvature.cost": ("plan",),
+    "results.checks": (
+        "CostPlan",
         "Verdict",
-    ),
-    "curvature.cost": (
-        "plan",
-        "Plan",
     ),
     "linalg": (
         "eigenpairs",
@@ -46,7 +44,7 @@ _HOMES = {
         "dense_hessian",
         "heat_map",
         "output_block_norms",
-        "structure_course",
+        "structure_history",
     ),
     "kron": (
         "decouple",
@@ -83,9 +81,7 @@ if TYPE_CHECKING:
     from .curvature import Hessian as Hessian
     from .curvature import Jacobian as Jacobian
     from .curvature import Problem as Problem
-    from .curvature.cost import Plan as Plan
     from .curvature.cost import plan as plan
-    from .curvature.self_check import Verdict as Verdict
     from .curvature.self_check import check as check
     from .kron import approximate_full_eigenpairs as approximate_full_eigenpairs
     from .kron import correspondence as correspondence
@@ -109,6 +105,8 @@ if TYPE_CHECKING:
     from .operators import Counted as Counted
     from .partition import Partition as Partition
     from .result import Result as Result
+    from .results.checks import CostPlan as CostPlan
+    from .results.checks import Verdict as Verdict
     from .rng import Rng as Rng
     from .structure import block_norms as block_norms
     from .structure import block_spectra as block_spectra
@@ -116,7 +114,7 @@ if TYPE_CHECKING:
     from .structure import dense_hessian as dense_hessian
     from .structure import heat_map as heat_map
     from .structure import output_block_norms as output_block_norms
-    from .structure import structure_course as structure_course
+    from .structure import structure_history as structure_history
 
 
 def __getattr__(name: str) -> Any:

@@ -19,15 +19,15 @@ FORMAT = 1
 
 # Where results are defined, those that need no torch first. A file can name a result of these, and nothing else.
 HOMES = (
-    "results.analysis",
+    "results.spectra",
+    "results.blocks",
+    "results.history",
+    "results.kronecker",
+    "results.checks",
     "results.claims",
+    "results.analysis",
     "closed_form",
     "rmt.block_limits",
-    "linalg",
-    "curvature.self_check",
-    "curvature.cost",
-    "structure",
-    "kron",
     "pacbayes",
 )
 _KINDS: dict[str, type[Result]] = {}

@@ -11,7 +11,7 @@ import hesscope as hs
 from hesscope.experiments import registry
 from hesscope.experiments.wu2022 import _trained
 from hesscope.experiments.wu2022._trained import Setting, trained
-from hesscope.kron.output_eigenspace import PredictedEigenspace
+from hesscope.results.kronecker import PredictedEigenspace
 
 NAMES = [
     "fig2",

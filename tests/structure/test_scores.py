@@ -10,7 +10,7 @@ from torch import nn
 from hesscope.curvature import Problem
 from hesscope.errors import InputError
 from hesscope.partition import Partition
-from hesscope.structure import block_norms, block_spectra, circulant_score, dense_hessian, heat_map, structure_course
+from hesscope.structure import block_norms, block_spectra, circulant_score, dense_hessian, heat_map, structure_history
 from hesscope.structure import spectra as spectra_module
 from structure.networks import convolutional, language, mlp, problem, seeded
 
@@ -145,7 +145,7 @@ def test_heat_map_is_the_reduced_dense_matrix(reduce: str, bias: bool) -> None:
 def test_course_follows_the_checkpoints() -> None:
     p = problem(mlp(6, 5, 4), "cross_entropy")
     later = {name: 2 * value for name, value in p.parameters.items()}
-    found = structure_course(p, [(0, p.parameters), (10, later)])
+    found = structure_history(p, [(0, p.parameters), (10, later)])
     assert found.steps.tolist() == [0, 10]
     assert found.loss[1] == pytest.approx(p.at(later).loss_value())
     for key, values in found.ratios.items():
@@ -154,9 +154,9 @@ def test_course_follows_the_checkpoints() -> None:
     assert found.largest_ratio[1] == block_norms(p.at(later)).largest_ratio
     assert found.circulant[1] == circulant_score(p.at(later)).score
     one_layer = problem(mlp(6, 4), "cross_entropy")
-    assert np.isnan(structure_course(one_layer, [(0, one_layer.parameters)]).circulant).all()
+    assert np.isnan(structure_history(one_layer, [(0, one_layer.parameters)]).circulant).all()
     with pytest.raises(InputError, match="at least one checkpoint"):
-        structure_course(p, [])
+        structure_history(p, [])
 
 
 @pytest.mark.parametrize(("pixels", "reduce"), [(0, "max"), (4, "median")])

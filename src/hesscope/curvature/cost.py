@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from ..errors import refuse
-from ..result import Result
+from ..results.checks import CostPlan
 from .data import examples_in, first_examples
 from .engines.graphs import GradientGraphs
 from .problem import Problem
@@ -20,28 +19,7 @@ _PROBE = 64
 KEPT, REBUILT = 1.6, 3.0  # cost of a product in gradients, with the graph kept and without
 
 
-@dataclass(frozen=True)
-class Plan(Result):
-    """What a run will take: measured on a few examples, scaled to all. `kept` is the share of data whose graph fits."""
-
-    task: str
-    products: int
-    seconds: float
-    bytes: int
-    graph_bytes: int
-    basis_bytes: int
-    gradient_seconds: float
-    kept: float
-    note: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.task}: about {self.products} products, {self.seconds:.1f} s and {self.bytes / 1e9:.2f} GB "
-            f"({self.kept:.0%} of the data keeps its graph). {self.note}"
-        )
-
-
-def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> Plan:
+def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPlan:
     """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from a gradient on a few examples."""
     products, vectors, note = _needs(problem, task, settings)
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
@@ -57,7 +35,7 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> Plan:
     basis = vectors * problem.space.size * item
     if not problem.batches.held:
         note += " The data is streamed, so times are per first batch."
-    return Plan(
+    return CostPlan(
         task, products, products * cost * gradient, min(graph, free) + basis, graph, basis, gradient, kept, note.strip()
     )
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..linalg import Estimate
 from ..operators import LinearOperator
+from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
 from .engines.jacobians import JacobianGraphs

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..linalg import Estimate
 from ..operators import Layout, LinearOperator
+from ..results.spectra import Estimate
 from ..space import ParameterSpace
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs

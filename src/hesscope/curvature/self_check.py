@@ -3,62 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ..errors import HesscopeError
-from ..result import Result
+from ..results.checks import TOLERANCE, MethodCheck, Verdict
 from ..rng import Rng
 from .differences import best_agreement
 from .faulty_modules import find_faulty_modules
 from .hessian import Hessian, Method
 from .problem import Problem
 
-TOLERANCE = 1e-4
 _EXAMPLES = 64
 _FASTER = 0.9  # leave the default only for a clear gain
-
-
-@dataclass(frozen=True)
-class MethodVerdict(Result):
-    """One way to compute products: its error against finite differences and its time relative to "kept"."""
-
-    name: str
-    error: float
-    relative_time: float
-    note: str = ""
-
-    @property
-    def right(self) -> bool:
-        return self.error <= TOLERANCE
-
-
-@dataclass(frozen=True)
-class Verdict(Result):
-    """What the self-check found; every result of the problem's operators carries `str(verdict)`."""
-
-    passed: bool
-    method: str
-    agreement: float
-    symmetry: float
-    linearity: float
-    noise_floor: float
-    methods: tuple[MethodVerdict, ...]
-    faulty_modules: tuple[str, ...] = ()
-    unused_parameters: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-
-    def __str__(self) -> str:
-        if not self.passed:
-            named = "; ".join(self.faulty_modules) or "no single module found"
-            return f"FAILED: products differ from float64 central differences by {self.agreement:.1e} ({named})"
-        unused = f", unused parameters: {', '.join(self.unused_parameters)}" if self.unused_parameters else ""
-        return (
-            f"passed: within {self.agreement:.0e} of float64 central differences, asymmetry {self.symmetry:.0e}, "
-            f"noise floor {self.noise_floor:.0e}, method {self.method}{unused}"
-        )
 
 
 def check(problem: Problem, examples: int = _EXAMPLES, rng: Rng | None = None) -> Verdict:
@@ -119,16 +77,16 @@ def _gradient_at(problem: Problem, direction: Tensor, step: float) -> Tensor:
     return problem.at({name: problem.parameters[name] + moved[name] for name in moved}).gradient()
 
 
-def _try(wide: Problem, small: Problem, method: Method, u: Tensor) -> MethodVerdict:
+def _try(wide: Problem, small: Problem, method: Method, u: Tensor) -> MethodCheck:
     try:
         block = torch.stack([u, u], 1)
         # Twice the same vector, in one block: a method that changes its own constants gives two answers.
         first, second = (Hessian(wide, method=method) @ block).T
         error = best_agreement(lambda step: _gradient_at(wide, u, step), first, scale=1.0)
         spread = float((first - second).norm() / first.norm()) if float(first.norm()) else 0.0
-        return MethodVerdict(method, max(error, spread), _seconds(small, method))
+        return MethodCheck(method, max(error, spread), _seconds(small, method))
     except Exception as error:
-        return MethodVerdict(method, float("inf"), float("inf"), f"{type(error).__name__}: {error}")
+        return MethodCheck(method, float("inf"), float("inf"), f"{type(error).__name__}: {error}")
 
 
 def _seconds(problem: Problem, method: Method) -> float:

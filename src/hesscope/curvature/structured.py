@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linalg import Estimate
 from ..linalg import trace as generic_trace
 from ..linalg.estimate import mean_and_stderr, warn_unmet
+from ..results.spectra import Estimate
 from ..rng import Rng
 from .data import examples_in
 from .hessian import CurvatureOperator, FunctionalHessian

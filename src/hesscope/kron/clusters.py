@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import torch
-from torch import Tensor
 
 from ..curvature import Problem
 from ..curvature.losses.softmax import SoftmaxLoss
-from ..errors import HesscopeError, refuse
-from ..measure import Array
-from ..result import Result
-from ..rng import Rng
+from ..errors import refuse
+from ..results.kronecker import LogitGradients
 from .chunks import ChunkedData
 from .grams import GramSum
 from .plan import plan_layer
 from .tap import Tapped
-
-
-@dataclass(frozen=True, eq=False)
-class LogitGradients(Result):
-    """Γ_ij = E[Gᵀ q_j | y = i] of shape `(c, c, m)` and Δ_ij = E[Gᵀ q_j ⊗ x | y = i] of shape `(c, c, m n)`.
-
-    i is the class of the example, j the logit, q_j = √p_j (e_j - p). `share` holds the frequency of each class.
-    `output_hessian` is E[M], of which the means explain Σ_i share_i Σ_j Γ_ij Γ_ijᵀ; the rest is the covariance within
-    classes (the printed (271) lacks it, and a factor c).
-    """
-
-    layer: str
-    gamma: Tensor
-    delta: Tensor
-    share: Array
-    output_hessian: Tensor
-
-    def explained(self) -> float:
-        """The share of tr E[M] that the class means carry."""
-        means = torch.einsum("i,ijm->", torch.as_tensor(self.share), self.gamma.square())
-        return float(means / self.output_hessian.trace())
-
-    def clustering(self, which: str = "gamma") -> tuple[float, float]:
-        """(by logit, by class): the share of the variance of the c² vectors that lies between logits, or classes."""
-        points = self.points(which)
-        centre = points.mean((0, 1))
-        total = float((points - centre).square().sum())
-        classes = len(points)
-        by_logit = float((points.mean(0) - centre).square().sum()) * classes / total
-        by_class = float((points.mean(1) - centre).square().sum()) * classes / total
-        return by_logit, by_class
-
-    def points(self, which: str) -> Tensor:
-        """Γ or Δ."""
-        if which not in ("gamma", "delta"):
-            refuse("which must be 'gamma' or 'delta'", f"{which!r}", "Gamma lives on outputs, delta on weights.")
-        return self.gamma if which == "gamma" else self.delta
-
-    def embedding(self, which: str = "gamma", rng: Rng | None = None) -> Array:
-        """The c² vectors in the plane by t-SNE, `(c, c, 2)`; needs scikit-learn."""
-        try:
-            from sklearn.manifold import TSNE
-        except ImportError as error:
-            raise HesscopeError("t-SNE needs scikit-learn; it is not installed. pip install hesscope[extra]") from error
-        points = self.points(which).flatten(0, 1)
-        seed = (Rng(0) if rng is None else rng).child("t-sne").key % 2**31
-        perplexity = min(10.0, (len(points) - 1) / 3)
-        flat = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(points.numpy())
-        classes = len(self.gamma)
-        return np.asarray(flat, dtype=np.float64).reshape(classes, classes, 2)
 
 
 def logit_gradients(problem: Problem, layer: str) -> LogitGradients:

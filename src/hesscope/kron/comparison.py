@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..linalg import eigenpairs
 from ..measure import Array
 from ..operators import Kronecker, LinearOperator
-from ..result import Result
+from ..results.kronecker import KroneckerComparison, KroneckerErrors
 from .factors import Decoupling, Reduction
 from .frobenius import Distances
 from .layer_operator import LayerHessian
 from .subspaces import check_k, nested_overlaps
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison(Result):
-    """The exact layer Hessian H beside E[M] ⊗ E[x xᵀ].
-
-    `overlap[j-1]` is that of the top-j eigenspaces. `spectral_error` is ‖H - K‖/‖H‖, `frobenius_error` the same in
-    Frobenius norm (exact where `frobenius_stderr` is 0).
-    """
-
-    layer: str
-    curvature: str
-    reduction: str
-    eigenvalues: Array
-    approximate_eigenvalues: Array
-    residuals: Array
-    overlap: Array
-    spectral_error: float
-    frobenius_error: float
-    frobenius_stderr: float
-    vectors: Tensor
-    approximate_vectors: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class KroneckerErrors(Result):
-    """Relative errors of several Kronecker forms of one layer's Hessian; "nearest" is best in Frobenius norm."""
-
-    layer: str
-    names: tuple[str, ...]
-    spectral: Array
-    frobenius: Array
-    frobenius_stderr: Array
-    nearest_residual: float
-
-
-def compare(d: Decoupling, k: int, tol: float) -> Comparison:
+def compare(d: Decoupling, k: int, tol: float) -> KroneckerComparison:
     """The k largest eigenpairs of H by Lanczos on GEMM products, against those of the Kronecker product."""
     op = d.exact
     check_k(k, op.shape[0])
@@ -62,8 +25,9 @@ def compare(d: Decoupling, k: int, tol: float) -> Comparison:
     op.memo.setdefault("norm", _norm(op, true.values))
     op.memo.setdefault("distances", Distances(op, true.vectors))
     fro, fro_stderr = op.memo["distances"].relative(kron)
-    return Comparison(
+    return KroneckerComparison(
         d.layer,
+        op.shape[0],
         d.curvature,
         d.reduction,
         true.values,

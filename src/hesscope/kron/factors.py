@@ -21,7 +21,7 @@ from .plan import Curvature, Plan, plan_layer
 from .subspaces import top_of_kronecker
 
 if TYPE_CHECKING:
-    from .comparison import Comparison, KroneckerErrors
+    from ..results.kronecker import KroneckerComparison, KroneckerErrors
 
 Reduction = Literal["expand", "reduce", "kfac_reduce"]
 
@@ -91,8 +91,8 @@ class Decoupling:
         values = torch.linalg.eigvalsh(self.input_autocorrelation)
         return float(values[-1] / values[-2]) if len(values) > 1 else float("inf")
 
-    def compare(self, k: int = 50, tol: float = 1e-3) -> Comparison:
-        """Eigenvalues, overlap of top spaces, spectral and Frobenius error of the conjecture; see `Comparison`."""
+    def compare(self, k: int = 50, tol: float = 1e-3) -> KroneckerComparison:
+        """Eigenvalues, overlap of top spaces, spectral and Frobenius error of the conjecture; see `KroneckerComparison`."""
         from .comparison import compare
 
         return compare(self, k, tol)

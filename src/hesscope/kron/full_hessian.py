@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,29 +9,13 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..errors import refuse
-from ..measure import Array
-from ..result import Result
+from ..results.kronecker import FullApproximation
 from .chunks import ChunkedData
 from .columns import unit_weights
 from .grams import GramSum
 from .layers import Layer, find_layer, layer_names
 from .plan import plan_layer
 from .subspaces import check_k
-
-
-@dataclass(frozen=True, eq=False)
-class FullApproximation(Result):
-    """Approximate top eigenvalues and orthonormal eigenvectors `(n, k)` of the full Hessian, in the problem's order.
-
-    `output_hessian` is E[M] over the concatenated outputs of `layers` (Gauss-Newton), `input_norms` holds |E x̃|.
-    """
-
-    values: Array
-    vectors: Tensor
-    layers: tuple[str, ...]
-    output_hessian: Tensor
-    input_norms: Array
-    form: str
 
 
 def approximate_full_eigenpairs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -14,40 +13,9 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..linalg import eigenpairs
 from ..measure import Array
-from ..result import Result
+from ..results.kronecker import ModelOverlap
 from .factors import Decoupling, decouple
 from .subspaces import check_k, nested_overlaps
-
-
-@dataclass(frozen=True, eq=False)
-class ModelOverlap(Result):
-    """Overlap of the top-j eigenspaces of one layer's Hessian, j = 1..k, for every pair of models.
-
-    `measured`: `(pairs, k)`. `permuted`: its exact expectation when the second model's outputs are permuted at random,
-    which removes the chance order of hidden units. `linear`: (j/m) (t₁·t₂)² up to m (Theorem G.1), t the top
-    eigenvector of E[x xᵀ]. `factors`: the overlap of the two Kronecker approximations. `premise`: whether
-    τ_m γ₁ > τ₁ γ₂ holds for every model; `reach`: for how many of its outputs it does.
-    """
-
-    layer: str
-    outputs: int
-    size: int
-    pairs: tuple[tuple[int, int], ...]
-    measured: Array
-    permuted: Array
-    linear: Array
-    factors: Array
-    premise: bool
-    reach: tuple[int, ...]
-
-    @property
-    def mean(self) -> Array:
-        return np.asarray(self.measured.mean(0))
-
-    @property
-    def peak(self) -> int:
-        """The j at which the mean overlap is largest."""
-        return int(self.mean.argmax()) + 1
 
 
 def model_overlap(problems: Sequence[Problem], layer: str, k: int = 50, tol: float = 1e-3) -> ModelOverlap:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,24 +11,9 @@ from torch import Tensor, nn
 
 from ..curvature import Problem
 from ..errors import refuse
-from ..result import Result
+from ..results.kronecker import PredictedEigenspace
 from .layers import find_layer, layer_names
 from .tap import tap
-
-
-@dataclass(frozen=True, eq=False)
-class PredictedEigenspace(Result):
-    """Orthonormal bases `(m, c - 1)` of the predicted top eigenspace of E[M].
-
-    `corrected`: rows of (I - 11ᵀ/c) S_π with S_π = W^L Π^(L-1) ... W^(p+1) Π^p, Π the mean slopes of the activations
-    (for ReLU, how often each unit is on). `printed`: the rows of S = W^L ... W^(p+1), orthogonal to 1ᵀS.
-    """
-
-    layer: str
-    corrected: Tensor
-    printed: Tensor
-    frequencies: tuple[Tensor, ...]
-    logit_map: Tensor  # S_π, (c, m)
 
 
 def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigenspace:

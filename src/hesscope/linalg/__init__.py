@@ -1,13 +1,13 @@
 """Algorithms on any linear operator: eigenpairs, densities, traces, diagonals, norms, solves."""
 
-from .density.spectrum import SpectralDensity as SpectralDensity
+from ..results.spectra import Eigenpairs as Eigenpairs
+from ..results.spectra import Estimate as Estimate
+from ..results.spectra import Solution as Solution
+from ..results.spectra import SpectralDensity as SpectralDensity
 from .density.spectrum import spectral_density as spectral_density
 from .diagonals import diagonal as diagonal
 from .diagonals import row_norms as row_norms
-from .eigensolver import Eigenpairs as Eigenpairs
 from .eigensolver import eigenpairs as eigenpairs
-from .estimate import Estimate as Estimate
-from .linear_systems import Solution as Solution
 from .linear_systems import solve as solve
 from .norms import frobenius_norm as frobenius_norm
 from .norms import spectral_norm as spectral_norm

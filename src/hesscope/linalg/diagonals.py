@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ..operators import Counted, LinearOperator
+from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
-from .estimate import Estimate, structured, warn_unmet
+from .estimate import structured, warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
 from .sketch import Sketch, left_out

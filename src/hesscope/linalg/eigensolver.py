@@ -4,40 +4,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..measure import Array
 from ..operators import Counted, LinearOperator
-from ..result import Result
+from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
 from .checkpoint import fingerprint
 from .exact import exact_symmetric, is_small
-from .krylov.run import Bools, Goal, KrylovRun, Which
+from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
 from .validation import prepare, require_positive
-
-
-@dataclass(frozen=True, eq=False)
-class Eigenpairs(Result):
-    """H vᵢ ≈ λᵢ vᵢ, each with its residual ‖H vᵢ − λᵢ vᵢ‖.
-
-    `values` descend for "largest", ascend for "smallest", fall in magnitude for "magnitude"; for "both" the k largest
-    come first (descending), then the k smallest (ascending). `vectors` is the local `(n, k)` block.
-    """
-
-    values: Array
-    vectors: Tensor
-    residuals: Array
-    converged: Bools
-    products: int
-    tol: float
-    check: str = "unchecked"
 
 
 @with_check

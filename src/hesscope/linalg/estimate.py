@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..measure import Array
 from ..operators import LinearOperator
-from ..result import Result
+from ..results.spectra import Estimate
 from .validation import innermost
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate(Result):
-    """`value` ± `stderr` (a number, or one per entry), from `products` products; `exact` when nothing was sampled."""
-
-    value: float | Array
-    stderr: float | Array
-    products: int
-    method: str
-    exact: bool = False
-    check: str = "unchecked"
-
-    def __float__(self) -> float:
-        return float(self.value)
 
 
 def mean_and_stderr(samples: Array) -> tuple[float, float]:

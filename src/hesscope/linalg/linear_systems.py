@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -12,21 +11,9 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import Counted, Layout, LinearOperator
-from ..result import Result
+from ..results.spectra import Solution
 from .checked import with_check
 from .validation import innermost, multiply, prepare, require_positive
-
-
-@dataclass(frozen=True, eq=False)
-class Solution(Result):
-    """`x` with `residual` = ‖(A + damping · I) x − b‖ / ‖b‖, recomputed from x with one more product."""
-
-    x: Tensor
-    residual: float
-    converged: bool
-    products: int
-    method: str
-    check: str = "unchecked"
 
 
 @with_check

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..operators import Counted, Layout, LinearOperator
+from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
 from .eigensolver import eigenpairs
-from .estimate import Estimate
 from .exact import exact_matrix, is_small
 from .traces import estimate_trace
 from .validation import multiply, prepare, require_positive

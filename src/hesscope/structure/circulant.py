@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from ..curvature import Problem
 from ..errors import refuse
-from ..result import Result
+from ..results.blocks import CirculantScore
 from .activations import Activations
 from .layers import Structure
 from .norms import block_norms
 from .tiles import cross_gram
-
-
-@dataclass(frozen=True)
-class CirculantScore(Result):
-    """How much of H_wv lies in its stripes: in block (neuron i, output j), the column of input i."""
-
-    share: float  # ‖stripes‖² / ‖H_wv‖²
-    chance: float  # the same for a matrix without structure: 1 / inputs of the later layer
-    cross: float  # ‖H_wv‖
-    hidden: float  # ‖H_ww‖
-    output: float  # ‖H_vv‖
-
-    @property
-    def score(self) -> float:
-        """0 without structure, 1 for a block-circulant H_wv."""
-        return (self.share - self.chance) / (1 - self.chance)
-
-    @property
-    def cross_share(self) -> float:
-        """2 ‖H_wv‖² / ‖H‖²: what the two cross-layer parts hold of the whole."""
-        cross = 2 * self.cross**2
-        return cross / (cross + self.hidden**2 + self.output**2)
 
 
 def circulant_score(problem: Problem) -> CirculantScore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,20 +10,9 @@ from numpy.typing import NDArray
 from ..curvature import Problem
 from ..errors import refuse
 from ..measure import Array
-from ..result import Result
+from ..results.blocks import HeatMap
 from .activations import Matrix
 from .tiles import Stream
-
-
-@dataclass(frozen=True, eq=False)
-class HeatMap(Result):
-    """|H| reduced to `pixels` x `pixels`; `bounds[t]` is where tensor t begins, in pixels."""
-
-    image: Array
-    bounds: Array
-    names: tuple[str, ...]
-    size: int
-    reduce: str
 
 
 def heat_map(

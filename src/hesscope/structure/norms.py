@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..curvature import Problem
 from ..curvature.engines.memory import free_bytes
 from ..errors import refuse
-from ..measure import Array
 from ..partition import Kind, Partition, as_partition
-from ..result import Result
+from ..results.blocks import BlockNorms
 from ..rng import Rng
 from .activations import Activations, Matrix
 from .gram import PairNorms, softmax_squares
@@ -26,65 +22,6 @@ from .tiles import Stream, Tile, cross_gram
 
 Method = Literal["auto", "exact", "stochastic"]
 _EXACT_COLUMNS = 4000
-
-
-@dataclass(frozen=True, eq=False)
-class BlockNorms(Result):
-    """‖H_IJ‖_F for all blocks I, J: `norms` and `stderr` are `(B, B)`; stderr is 0 where a norm is exact."""
-
-    norms: Array
-    stderr: Array
-    names: tuple[str, ...]
-    layers: tuple[str, ...]
-    sizes: Array
-    matrix: str
-    exact: bool
-    products: int
-
-    @property
-    def ratio(self) -> float:
-        """Mean off-diagonal norm over mean diagonal norm, over blocks of the same layer."""
-        same = np.equal.outer(np.array(self.layers), np.array(self.layers))
-        return _ratio(self.norms, same)
-
-    @property
-    def cross_ratio(self) -> float:
-        """The same over blocks of different layers: mean ‖H_IJ‖ / √(‖H_II‖ ‖H_JJ‖)."""
-        other = np.not_equal.outer(np.array(self.layers), np.array(self.layers))
-        relative = self.relative[other]
-        return float(np.nanmean(relative)) if relative.size and not np.isnan(relative).all() else 0.0
-
-    @property
-    def relative(self) -> Array:
-        """‖H_IJ‖ / √(‖H_II‖ ‖H_JJ‖); NaN where a diagonal block is zero."""
-        diagonal = np.sqrt(np.diagonal(self.norms))
-        scale = np.outer(diagonal, diagonal)
-        return np.asarray(np.divide(self.norms, scale, out=np.full_like(self.norms, np.nan), where=scale > 0))
-
-    @property
-    def largest_ratio(self) -> float:
-        """max over I ≠ J of the relative norm, over blocks of the same layer."""
-        same = np.equal.outer(np.array(self.layers), np.array(self.layers)) & ~np.eye(len(self.names), dtype=bool)
-        values = self.relative[same]
-        return float(np.nanmax(values)) if values.size and not np.isnan(values).all() else 0.0
-
-    @property
-    def layer_ratios(self) -> dict[str, float]:
-        """`ratio` of each layer that has more than one block."""
-        layers = np.array(self.layers)
-        out = {}
-        for layer in dict.fromkeys(self.layers):
-            inside = layers == layer
-            if inside.sum() > 1:
-                out[layer] = _ratio(self.norms[np.ix_(inside, inside)], np.ones((inside.sum(),) * 2, dtype=bool))
-        return out
-
-    @property
-    def diagonal_share(self) -> float:
-        """Σ_I ‖H_II‖² / ‖H‖²: 1 for a block-diagonal matrix."""
-        square = self.norms**2
-        total = square.sum()
-        return float(np.trace(square) / total) if total > 0 else 1.0
 
 
 def block_norms(
@@ -143,6 +80,7 @@ def block_norms(
         matrix,
         not bool(variance.any()),
         stream.products,
+        partition if isinstance(partition, str) else "own",
     )
 
 
@@ -262,9 +200,3 @@ def output_squares(seen: Activations) -> Tensor:
     for i in range(outputs):
         out[i, i:] = pairs.squares(curvature.row(i, i)).cpu()
     return out
-
-
-def _ratio(norms: Array, where: NDArray[np.bool_]) -> float:
-    off = where & ~np.eye(len(norms), dtype=bool)
-    diagonal = np.diagonal(norms).mean()
-    return float(norms[off].mean() / diagonal) if off.any() and diagonal > 0 else 0.0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +11,7 @@ from ..linalg import spectral_density
 from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
 from ..partition import Kind, Partition, as_partition
-from ..result import Result
+from ..results.blocks import BlockSpectra
 from ..rng import Rng
 from .activations import Activations, Matrix
 from .columns import operator_of
@@ -22,26 +19,6 @@ from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 from .tiles import Stream, weighted_gram
 
 _DENSE = 2500
-
-
-@dataclass(frozen=True, eq=False)
-class BlockSpectra(Result):
-    """Eigenvalues of each diagonal block (ascending), or quadrature nodes with weights where a block is too big."""
-
-    names: tuple[str, ...]
-    layers: tuple[str, ...]
-    nodes: tuple[Array, ...]
-    weights: tuple[Array, ...]
-    exact: tuple[bool, ...]
-
-    def of(self, block: int | str) -> AtomicMeasure:
-        """The spectrum of one block as a probability measure."""
-        number = self.names.index(block) if isinstance(block, str) else block
-        return AtomicMeasure.of(self.nodes[number], self.weights[number])
-
-    def largest(self) -> Array:
-        """λ_max of each block."""
-        return np.array([nodes[-1] for nodes in self.nodes])
 
 
 def block_spectra(

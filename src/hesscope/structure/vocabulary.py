@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..curvature import Problem
 from ..errors import refuse
-from ..measure import Array
-from ..result import Result
+from ..results.blocks import OutputNorms
 from ..rng import Rng
 from .activations import Activations
 from .gram import PairNorms
@@ -21,31 +17,6 @@ from .layers import Structure, linear_layer
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 
 _COLUMNS = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class OutputNorms(Result):
-    """‖H_cc‖_F of all classes, the norms of chosen pairs, and the exact size of all off-diagonal blocks together.
-
-    `off_diagonal[c]` is the root mean square of ‖H_cj‖_F over all j ≠ c: exact, though no pair is formed.
-    """
-
-    diagonal: Array
-    off_diagonal: Array
-    pairs: NDArray[np.int64]
-    pair_norms: Array
-    rows: int
-
-    @property
-    def ratio(self) -> float:
-        """RMS of all C (C - 1) off-diagonal norms over the RMS of the C diagonal ones."""
-        return float(np.sqrt(np.mean(self.off_diagonal**2) / np.mean(self.diagonal**2)))
-
-    @property
-    def diagonal_share(self) -> float:
-        """Σ_c ‖H_cc‖² / ‖H‖²."""
-        on = float((self.diagonal**2).sum())
-        return on / (on + float((self.off_diagonal**2).sum()) * (self.diagonal.size - 1))
 
 
 def output_block_norms(

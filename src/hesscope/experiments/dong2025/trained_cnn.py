@@ -15,7 +15,7 @@ from ...plots.blocks import draw_norms, layer_bars
 from ...plots.style import new_figure
 from ...results.claims import Experiment, Outcome
 from ...rng import Rng
-from ...structure import structure_course
+from ...structure import structure_history
 from ...zoo import load
 from ...zoo.models import initialised_by
 from ._measured import below, claim, outcome, train
@@ -55,7 +55,7 @@ def run(config: Config) -> Outcome:
     kept = train(everything, config.steps, config.rate, (0.0, 0.1, 1.0), 128, rng)
     with torch.no_grad():
         right = float((model(x).argmax(1) == y).double().mean())
-    course = structure_course(everything.subset(config.examples), kept)
+    course = structure_history(everything.subset(config.examples), kept)
     start, end = course.snapshots[0], course.snapshots[-1]
     ratios = {layer: (float(values[0]), float(values[-1])) for layer, values in course.ratios.items()}
     data = {

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...errors import refuse
 from ...measure import Array, AtomicMeasure
 from ...operators import LinearOperator
-from ...result import Result
+from ...results.spectra import SpectralDensity
 from ...rng import Rng
 from ..checked import with_check
 from ..checkpoint import fingerprint
@@ -24,65 +21,6 @@ from .chebyshev import kernel_polynomial
 from .slq import MOST_OUTLIERS, Plan, SlqRun
 
 Method = Literal["slq", "chebyshev"]
-
-
-@dataclass(frozen=True, eq=False)
-class SpectralDensity(AtomicMeasure, Result):
-    """An estimate of (1/n) Σ_i δ(λ_i), as a measure with a standard error.
-
-    `outliers` are eigenvalues known one by one (weight 1/n each); `probe_nodes` and `probe_weights` hold the rest as
-    every random probe sees it. `error` is the estimated W₁ distance from the true spectrum, `sup_error` the estimated
-    Kolmogorov distance (up to shifts of 1 % of the spread); both are 0 when the spectrum is exact.
-    """
-
-    size: int
-    outliers: Array
-    probe_nodes: tuple[Array, ...]
-    probe_weights: tuple[Array, ...]
-    steps: tuple[int, ...]
-    error: float
-    sup_error: float
-    products: int
-    method: str
-    check: str = "unchecked"
-
-    @property
-    def exact(self) -> bool:
-        """Whether this is the spectrum itself."""
-        return not self.probe_nodes
-
-    def cdf_stderr(self, x: ArrayLike) -> Array:
-        """Standard error of `cdf(x)` over the draw of the probes."""
-        points = np.asarray(x, dtype=np.float64)
-        return self._stderr((self._bulk.nodes <= points[..., None]).astype(float))
-
-    def density_stderr(self, x: ArrayLike, width: float) -> Array:
-        """Standard error of `density(x, width)` over the draw of the probes."""
-        z = (np.asarray(x, dtype=np.float64)[..., None] - self._bulk.nodes) / width
-        return self._stderr(np.exp(-0.5 * z * z) / (width * math.sqrt(2 * math.pi)))
-
-    def moment_stderr(self, k: int) -> float:
-        """Standard error of `moment(k)` over the draw of the probes."""
-        return float(self._stderr(self._bulk.nodes**k))
-
-    def probe(self, index: int) -> AtomicMeasure:
-        """The spectrum without the outliers, as probe `index` sees it."""
-        return AtomicMeasure(self.probe_nodes[index], self.probe_weights[index])
-
-    @property
-    def _bulk(self) -> AtomicMeasure:
-        if self.exact:
-            return AtomicMeasure(self.nodes, self.weights)
-        return AtomicMeasure.mixture([self.probe(i) for i in range(len(self.probe_nodes))])
-
-    def _stderr(self, values: Array) -> Array:
-        """For a uniformly random unit vector v in m dimensions, Var(vᵀf(H)v) = 2 Var(f(λ)) / (m + 2)."""
-        if self.exact:
-            return np.zeros(values.shape[:-1])
-        weights = self._bulk.weights
-        variance = np.maximum(values**2 @ weights - (values @ weights) ** 2, 0.0)
-        rest = self.size - self.outliers.size
-        return np.asarray(rest / self.size * np.sqrt(2 * variance / ((rest + 2) * len(self.probe_nodes))))
 
 
 @with_check

@@ -13,6 +13,7 @@ from torch import Tensor
 from ...errors import refuse
 from ...measure import Array
 from ...operators import Counted
+from ...results.spectra import Bools
 from ...rng import Rng
 from ..checkpoint import Store
 from .basis import KrylovBasis
@@ -23,7 +24,6 @@ ROUNDING = 4.0
 START_IS_CLOSE = 3.0
 Which = Literal["largest", "smallest", "both", "magnitude"]
 Indices = np.ndarray[Any, np.dtype[np.intp]]
-Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
