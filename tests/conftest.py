@@ -8,3 +8,5 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
+
+import properties as properties  # the profile of hypothesis, before any test is read

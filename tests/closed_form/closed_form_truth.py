@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from hesscope.closed_form import ClosedFormSpectrum
+from properties import examples
 
-thousand = settings(max_examples=1000, deadline=None, derandomize=True, database=None)
-hundreds = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+thousand = examples(1000)
+hundreds = examples(300)
 seeds = st.integers(0, 2**40)
 scales = st.sampled_from([0.01, 0.3, 1.0, 1.0, 1.0, 30.0])
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hesscope as hs
@@ -15,13 +15,14 @@ import kron.kron_cases as cases
 from hesscope.kron import correspondence, decouple, layer_hessian, matricize, model_overlap, subspace_overlap
 from hesscope.kron.model_overlaps import permuted_overlaps
 from hesscope.kron.subspaces import nested_overlaps
+from properties import examples
 
 
 def _basis(seed: int, d: int, k: int) -> torch.Tensor:
     return torch.linalg.qr(torch.randn(d, k, generator=hs.Rng(seed).torch(), dtype=torch.float64))[0]
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 9), data=st.data())
 def test_overlap_is_a_share_and_depends_on_the_spaces_only(seed: int, d: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, d))
@@ -57,7 +58,7 @@ def test_correspondence_of_products_is_a_permutation() -> None:
     assert torch.allclose(inputs, eye4.repeat(1, 3), atol=1e-12)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 10**6), m=st.integers(1, 5), n=st.integers(1, 5))
 def test_correspondence_with_a_full_basis_sums_to_one(seed: int, m: int, n: int) -> None:
     vectors = _basis(seed, m * n, m * n)

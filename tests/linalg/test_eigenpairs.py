@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hesscope.errors import BudgetExceeded, InputError
@@ -18,6 +18,7 @@ from hesscope.linalg.krylov.multiplicity import LUCK, ruled_out
 from hesscope.operators import Counted, Dense
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
+from properties import examples
 
 
 def true_residuals(op: Rotated, found: Eigenpairs) -> np.ndarray:
@@ -268,7 +269,7 @@ def test_operators_that_cannot_be_used_are_refused_by_name() -> None:
         eigenpairs(Dense(torch.eye(4, dtype=torch.float16)), k=2)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.sampled_from([-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 8.0]), min_size=1, max_size=60),
     st.integers(1, 6),

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hesscope as hs
 from hesscope.errors import InputError
 from hesscope.pacbayes.kl import binary_kl_inverse_slopes
+from properties import examples
 
 getcontext().prec = 60
 RATES = st.floats(1e-9, 1 - 1e-9)
@@ -25,7 +26,7 @@ def exact_kl(q: float, p: float) -> float:
     return float(a * (a / b).ln() + (1 - a) * ((1 - a) / (1 - b)).ln())
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(RATES, st.floats(-1, 1), st.floats(-14, 0))
 @example(0.1875, -0.9999999999999999, 0.0)  # p = 2e-17: p - q has forgotten it
 @example(0.8125, 0.9999999999999999, 0.0)
@@ -35,7 +36,7 @@ def test_binary_kl_keeps_its_digits_also_near_equality(q: float, direction: floa
         assert hs.pacbayes.binary_kl(q, p) == pytest.approx(exact_kl(q, p), rel=1e-13)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.floats(1e-6, 0.9), st.floats(-9, 0.7))
 def test_inverse_inverts_from_above(q: float, exponent: float) -> None:
     c = 10**exponent
@@ -65,7 +66,7 @@ def test_inverse_slopes_are_derivatives() -> None:
     assert by_complexity == pytest.approx((inverse(q, c + h) - inverse(q, c - h)) / (2 * h), rel=1e-6)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(0, 10**6))
 def test_gaussian_kl_is_that_of_torch_and_does_not_depend_on_the_basis(seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)

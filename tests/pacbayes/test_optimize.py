@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hesscope as hs
@@ -23,6 +23,7 @@ from hesscope.pacbayes import Certificate, optimize
 from hesscope.pacbayes.settings import METHODS
 from hesscope.rng import Rng
 from pacbayes.pac_cases import blobs, convolutional, trained
+from properties import examples
 
 Case = tuple[hs.Problem, dict[str, torch.Tensor]]
 SMALL: dict[str, Any] = {"epochs": 3, "batch_size": 100, "refresh": 1, "draws": 2000}
@@ -60,7 +61,7 @@ def test_certified_terms_follow_from_the_posterior(case: Case, method: str) -> N
     assert found.bound.failure == pytest.approx(0.035)
 
 
-@settings(deadline=None, max_examples=6)
+@examples(6)
 @given(st.integers(0, 10**6), st.sampled_from(["base", "iter", "local"]))
 def test_bounds_exceed_the_test_error_of_the_stochastic_network(seed: int, method: str) -> None:
     problem, before = trained(seed=seed, count=300, steps=60)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -14,6 +14,7 @@ from hesscope.curvature import GaussNewton, Problem
 from hesscope.structure import dense_hessian
 from hesscope.structure.layers import Structure
 from hesscope.structure.output_curvature import through_weight
+from properties import examples
 from structure.networks import convolutional, data, language, mlp, problem, seeded
 
 
@@ -52,7 +53,7 @@ def test_four_cases_of_the_paper_equal_double_backward(widths: tuple[int, ...], 
     assert close(dense_hessian(p), double_backward(p))
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(
     widths=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     classes=st.sampled_from([2, 5, 64]),

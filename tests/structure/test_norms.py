@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -21,6 +21,7 @@ from hesscope.rng import Rng
 from hesscope.structure import BlockNorms, block_norms, dense_hessian, norm_products, output_block_norms
 from hesscope.structure import norms as norms_module
 from hesscope.structure.gram import PairNorms
+from properties import examples
 from structure.networks import convolutional, data, language, mlp, problem
 
 
@@ -59,7 +60,7 @@ def test_both_ways_to_a_norm(inputs: int) -> None:
     assert_norms(p, "neuron", "hessian")
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     n=st.integers(1, 30),
     left=st.integers(1, 9),

@@ -1,0 +1,26 @@
+"""Property tests draw the same examples on every machine; `make test-deep` draws new ones, and many more of them."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+DEEP = os.environ.get("HESSCOPE_TESTS") == "deep"
+_MORE = 20
+
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],  # a loaded machine is slow, and that is no failure
+)
+settings.register_profile("deep", settings.get_profile("fixed"), derandomize=False, print_blob=True)
+settings.load_profile("deep" if DEEP else "fixed")
+
+
+def examples(count: int) -> settings:
+    """`@examples(20)`: twenty draws, twenty times as many in the deep run."""
+    return settings(max_examples=count * _MORE if DEEP else count)
