@@ -27,7 +27,7 @@ HOMES = (
     "results.claims",
     "results.analysis",
     "closed_form",
-    "rmt.block_limits",
+    "rmt.blocks.limits",
     "pacbayes",
 )
 _KINDS: dict[str, type[Result]] = {}

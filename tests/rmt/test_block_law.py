@@ -11,7 +11,7 @@ import pytest
 from hesscope.errors import InputError
 from hesscope.measure import AtomicMeasure
 from hesscope.rmt import block_law, block_limits
-from hesscope.rmt._block_logsum import log_sum_rule
+from hesscope.rmt.blocks.log_sum import log_sum_rule
 from hesscope.rng import Rng
 
 

@@ -9,17 +9,18 @@ from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hesscope.errors import InputError
 from hesscope.result import Result
 from hesscope.rmt import block_limits
-from hesscope.rmt._block_hidden import one_example
-from hesscope.rmt._block_overlap import overlap_moments
-from hesscope.rmt._block_pair import LogitMarginal, LogitPair
-from hesscope.rmt._block_softmax import SoftmaxMoments
+from hesscope.rmt.blocks.hidden_weights import one_example
+from hesscope.rmt.blocks.logit_pairs import LogitMarginal, LogitPair
+from hesscope.rmt.blocks.overlaps import overlap_moments
+from hesscope.rmt.blocks.softmax_moments import SoftmaxMoments
 from hesscope.rng import Rng
+from properties import examples
 
 RATIOS = (0.5, 1.0, 2.0)
 SIZES = {0.5: (80, 160), 1.0: (120, 120), 2.0: (160, 80)}  # (d, N)
@@ -177,7 +178,7 @@ def test_pair_and_single_engines_agree_on_identical_examples(classes: int, scale
     assert pair.derivative((1, 1, 0)) == pytest.approx((1 - 2 * e((0, 2)) + both) / 4, rel=1e-6)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(classes=st.integers(2, 10**6), scale=st.floats(0.01, 4.0))
 def test_softmax_moments_respect_that_probabilities_sum_to_one(classes: int, scale: float) -> None:
     softmax_moments = SoftmaxMoments(classes, scale)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
@@ -16,6 +16,7 @@ from hesscope.errors import InputError
 from hesscope.measure import AtomicMeasure
 from hesscope.rmt import GLM, GeneralisedMarchenkoPastur, MarchenkoPastur
 from hesscope.rng import Rng
+from properties import examples
 from rmt.law_integrals import total_mass
 
 X, Y, Z = np.eye(3)
@@ -231,7 +232,7 @@ def test_a_sampled_response_reports_its_standard_error() -> None:
     assert exact.accuracy[1] < 1e-10
 
 
-@settings(deadline=None, max_examples=8)
+@examples(8)
 @given(st.floats(0.05, 4.0), st.floats(0.0, 3.0), st.floats(-1.0, 1.0), st.floats(0.03, 2.0), st.floats(1.0, 8.0))
 def test_logistic_models_integrate_to_one(norm: float, mean: float, tilt: float, ratio: float, spread: float) -> None:
     model = GLM(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hesscope.errors import InputError
 from hesscope.measure import AtomicMeasure
 from hesscope.rmt import GeneralisedMarchenkoPastur
+from properties import examples
 from rmt.law_integrals import total_mass
 
 ONE = AtomicMeasure.of([1.0])
@@ -25,7 +26,7 @@ positive = st.floats(0.05, 10.0)
 ratios = st.floats(0.02, 20.0)
 
 
-@settings(deadline=None, max_examples=35)
+@examples(35)
 @given(atoms(signed, 6), atoms(positive, 4), ratios)
 def test_every_law_converges_with_unit_mass(g: AtomicMeasure, t: AtomicMeasure, ratio: float) -> None:
     law = GeneralisedMarchenkoPastur(g, t, ratio)
@@ -40,7 +41,7 @@ def test_every_law_converges_with_unit_mass(g: AtomicMeasure, t: AtomicMeasure, 
     assert abs(total_mass(law) - 1.0) < 1e-6
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(atoms(signed, 5), atoms(positive, 3), ratios, st.floats(0.01, 0.99))
 def test_cdf_quantile_and_edges_agree(g: AtomicMeasure, t: AtomicMeasure, ratio: float, q: float) -> None:
     law = GeneralisedMarchenkoPastur(g, t, ratio)
@@ -55,7 +56,7 @@ def test_cdf_quantile_and_edges_agree(g: AtomicMeasure, t: AtomicMeasure, ratio:
         assert np.abs(inside - law.cdf(np.array([left, right]))).max() < 1e-6 + at_zero.max()
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(atoms(signed, 5), atoms(positive, 3), st.floats(0.05, 5.0))
 def test_moments_are_those_of_the_density(g: AtomicMeasure, t: AtomicMeasure, ratio: float) -> None:
     law = GeneralisedMarchenkoPastur(g, t, ratio)

@@ -1,11 +1,12 @@
 """Limiting laws of random Hessians: NumPy and SciPy only, every law a `Measure`."""
 
-from . import block_law, block_limits
-from .fitting import Fit, fit
-from .glm import GLM
-from .marchenko_pastur import MarchenkoPastur
-from .separable import GeneralisedMarchenkoPastur
-from .softmax import SoftmaxGLM
+from .blocks import limits as block_limits
+from .blocks import spectra as block_law
+from .glm.model import GLM
+from .glm.softmax import SoftmaxGLM
+from .laws.fitting import Fit, fit
+from .laws.marchenko_pastur import MarchenkoPastur
+from .separable.law import GeneralisedMarchenkoPastur
 
 __all__ = [
     "GLM",

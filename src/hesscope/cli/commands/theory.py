@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...closed_form import ClosedFormSpectrum
-    from ...rmt.block_limits import BlockLimit
+    from ...rmt.blocks.limits import BlockLimit
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TheoryGlm:
     def answer(self, out: Path) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.style import THEORY, new_figure
-        from ...rmt.glm import GLM
+        from ...rmt import GLM
 
         turn = np.deg2rad(self.angle)
         response = "phase_retrieval" if self.loss == "phase_retrieval" else "logistic"

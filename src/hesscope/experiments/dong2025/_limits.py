@@ -9,7 +9,7 @@ import numpy as np
 from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Claim, Outcome
-from ...rmt.block_limits import BlockLimit
+from ...rmt.blocks.limits import BlockLimit
 
 SHRINK = 4  # the smaller size that shows, and removes, what is left of order 1/d
 

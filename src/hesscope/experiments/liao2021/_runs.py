@@ -11,7 +11,7 @@ from ...measure import AtomicMeasure, Measure
 from ...plots.style import MEASURED, THEORY
 from ...results.claims import Claim, Outcome
 from ...rmt import GLM
-from ...rmt._simulate import Simulation
+from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 
 PAPER = "Liao & Mahoney"

@@ -1,0 +1,1 @@
+"""Blocks of a network's Hessian at random initialisation: how large they are (limits) and their spectra."""

@@ -1,0 +1,1 @@
+"""Laws with a name, and which of them explains a measured spectrum."""
