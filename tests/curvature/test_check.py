@@ -43,15 +43,11 @@ def test_right_models_pass(name: str) -> None:
     problem = CASES[name](torch.float32).problem
     verdict = hs.check(problem)
     assert verdict.passed, str(verdict)
-    assert verdict.agreement < 1e-6
+    assert verdict.agreement <= 1e-6
     assert verdict.symmetry < 1e-12
     assert verdict.linearity < 1e-12
     assert 0 < verdict.noise_floor < 1e-4
     assert hs.trace(hs.Hessian(problem), tol=0.3).check == str(verdict)
-
-
-def test_results_say_that_nothing_was_checked() -> None:
-    assert hs.eigenpairs(hs.Hessian(CASES["mlp"]().problem), k=1).check == "unchecked"
 
 
 def test_a_silently_wrong_module_is_found_and_named() -> None:

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..rng import Rng
-from .differences import best_agreement
+from .data import map_tensors
+from .differences import best_gap
 from .functional_call import call_at
+from .plain_operations import plain_operations
 from .problem import Problem
 
 TOLERANCE = 1e-4
@@ -45,7 +47,8 @@ def _runs(problem: Problem) -> Iterator[tuple[str, nn.Module, tuple[Any, ...], d
 def _recording(model: nn.Module, seen: dict[str, tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]) -> Iterator[None]:
     def hook_for(name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            seen.setdefault(name, (module, args, kwargs))
+            # Copies: a module that works in place would change what it was given.
+            seen.setdefault(name, (module, map_tensors(args, Tensor.clone), map_tensors(kwargs, Tensor.clone)))
 
         return hook
 
@@ -62,14 +65,16 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
     weights = {n: t for n, t in state.items() if t.is_floating_point() and n in dict(module.named_parameters())}
     if not inputs and not weights:
         return None
-    variables = [t.detach().clone().requires_grad_() for t in (*inputs.values(), *weights.values())]
+    # A little beside what was given, where no unit sits exactly on a kink.
+    given_values = (*inputs.values(), *weights.values())
+    variables = [_moved(t, i).requires_grad_() for i, t in enumerate(given_values)]
 
     def gradient(values: list[Tensor], create_graph: bool) -> list[Tensor]:
         given = list(args)
         for place, value in zip(inputs, values, strict=False):
-            given[place] = value
+            given[place] = value.clone()  # a leaf cannot be changed in place
         changed = dict(zip(weights, values[len(inputs) :], strict=True))
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH), plain_operations(module, traced=False):
             output = call_at(module, {**state, **changed}, tuple(given), kwargs)
         tensors = [t for t in (output if isinstance(output, tuple | list) else [output]) if isinstance(t, Tensor)]
         # A cubic projection: its slope depends on the output, so that every part of the second derivative shows.
@@ -93,16 +98,20 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
         )
     except RuntimeError as error:
         return f"no second derivative ({error})"
-    agreement = best_agreement(
+    gap = best_gap(
         lambda step: _flat(
             gradient(
                 [(v + step * d).detach().requires_grad_() for v, d in zip(variables, direction, strict=True)], False
             )
         ),
         _flat(product),
-        scale=float(_flat(variables).norm() / _flat(direction).norm()),
     )
-    return f"its second derivative is off by {agreement:.1e}" if agreement > TOLERANCE else None
+    return f"its second derivative is off by {gap:.1e}" if gap > TOLERANCE else None
+
+
+def _moved(tensor: Tensor, index: int) -> Tensor:
+    size = max(float(tensor.detach().double().norm()) / max(tensor.numel(), 1) ** 0.5, 1e-2)
+    return torch.add(tensor.detach(), _noise(tensor, 100 + index), alpha=1e-3 * size)
 
 
 def _projection(t: Tensor) -> Tensor:
@@ -111,7 +120,7 @@ def _projection(t: Tensor) -> Tensor:
 
 
 def _noise(like: Tensor, index: int) -> Tensor:
-    generator = Rng(0).child("culprits", index).torch()
+    generator = Rng(0).child("faulty modules", index).torch()
     return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
 
 

@@ -11,9 +11,11 @@ from ..errors import refuse
 from ..operators import Layout, LinearOperator
 from ..results.spectra import Estimate
 from ..space import ParameterSpace
+from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
+from .engines.backward import derivatives_on
 from .engines.graphs import GradientGraphs
-from .engines.linearized import LinearizedGradient
+from .engines.linearized import LinearizedGradient, linearized_gradient
 from .problem import Problem
 
 Method = Literal["auto", "kept", "batched", "linearize"]
@@ -22,21 +24,17 @@ Method = Literal["auto", "kept", "batched", "linearize"]
 class CurvatureOperator(LinearOperator):
     """A square matrix over the problem's parameters, or a block of it, summed over data and scaled as the loss is."""
 
-    def __init__(
-        self, problem: Problem, rows: ParameterSpace | None = None, columns: ParameterSpace | None = None
-    ) -> None:
-        self.problem = problem
-        self.rows = rows or problem.space
-        self.columns = columns or problem.space
-        self.symmetric = self.rows == self.columns
+    def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
+        self.problem, self.unchecked = problem, unchecked
+        self.rows = self.columns = problem.space
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         """Σ_batches A[rows, columns] v for vectors as rows `(k, n)`, contiguous or not; subclasses define it."""
         raise AssertionError("operators define _sum_products")
 
-    def _restricted(self, rows: ParameterSpace, columns: ParameterSpace) -> CurvatureOperator:
-        """The same engine on a block."""
-        raise AssertionError("operators define _restricted")
+    def proofs(self) -> tuple[Proof, ...]:
+        """What was proven of the derivatives that this matrix is made of; found once per problem."""
+        raise AssertionError("operators define proofs")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,8 +54,11 @@ class CurvatureOperator(LinearOperator):
 
     @property
     def verdict(self) -> str:
-        """What hs.check said of this problem, for the record of results."""
-        return "unchecked" if self.problem.verdict is None else str(self.problem.verdict)
+        """What is known of these products, for the record of results: by hs.check, or by the proof of the first one."""
+        if self.problem.verdict is not None:
+            return str(self.problem.verdict)
+        found = "; ".join(str(proof) for proof in self.proofs())
+        return f"UNCHECKED as asked for; {found}" if self.unchecked else found
 
     @property
     def fingerprint(self) -> str:
@@ -70,7 +71,11 @@ class CurvatureOperator(LinearOperator):
     def block(self, rows: str | list[str], columns: str | list[str] | None = None) -> CurvatureOperator:
         """The block of the parameters that `rows` (and `columns`) select: its products cost less than the whole's."""
         row_space = self.rows.select(rows)
-        return self._restricted(row_space, row_space if columns is None else self.columns.select(columns))
+        part: CurvatureOperator = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
+        part.rows, part.columns = row_space, row_space if columns is None else self.columns.select(columns)
+        part.symmetric = part.rows == part.columns
+        return part
 
     def _apply(self, block: Tensor) -> Tensor:
         return self._scaled(self.columns, self.rows, block)
@@ -79,10 +84,15 @@ class CurvatureOperator(LinearOperator):
         return self._scaled(self.rows, self.columns, block)
 
     def _scaled(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        scale = self.problem.scale  # first, as it refuses losses that are not finite
+        if not self.unchecked:
+            for proof in self.proofs():
+                proof.need_right()
         sharded = self.problem.distributed
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
-        out = self._sum_products(columns, rows, whole.T)
-        out = self.problem.all_sum(out).mul_(self.problem.scale)
+        with derivatives_on():
+            out = self._sum_products(columns, rows, whole.T)
+        out = self.problem.all_sum(out).mul_(scale)
         if sharded:
             out = out[:, ShardedLayout.here(rows.size).local]
         return out.T
@@ -93,12 +103,14 @@ class Hessian(CurvatureOperator):
 
     `method`: "kept" (double backward, graph reused), "batched" (the same for many vectors at once), "linearize"
     (forward-over-reverse, traced once), or "auto": what hs.check found fastest among the right ones, else "kept".
+    The first product proves torch's derivatives of this network on a few examples and refuses wrong ones; with
+    `unchecked` they are used as they are, and every result says so.
     """
 
     _through_loss = True
 
-    def __init__(self, problem: Problem, method: Method = "auto") -> None:
-        super().__init__(problem)
+    def __init__(self, problem: Problem, method: Method = "auto", *, unchecked: bool = False) -> None:
+        super().__init__(problem, unchecked=unchecked)
         if method not in ("auto", "kept", "batched", "linearize"):
             refuse("method must be auto, kept, batched or linearize", f"{method!r}", "Leave it at 'auto'.")
         if method == "auto":
@@ -106,7 +118,7 @@ class Hessian(CurvatureOperator):
         self.method = method
         self._engine: GradientGraphs | LinearizedGradient
         if method == "linearize" and self._through_loss:
-            self._engine = LinearizedGradient(problem)
+            self._engine = linearized_gradient(problem)
         else:
             self._engine = GradientGraphs(problem, self._through_loss, "batched" if method == "batched" else "kept")
 
@@ -126,11 +138,8 @@ class Hessian(CurvatureOperator):
 
         return structured_diagonal(self, tol, with_functional=True)
 
-    def _restricted(self, rows: ParameterSpace, columns: ParameterSpace) -> Hessian:
-        part = object.__new__(type(self))
-        CurvatureOperator.__init__(part, self.problem, rows, columns)
-        part.method, part._engine = self.method, self._engine
-        return part
+    def proofs(self) -> tuple[Proof, ...]:
+        return (prove_hessian(self.problem),)
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         return self._engine.products(columns, rows, block)
@@ -141,9 +150,12 @@ class FunctionalHessian(Hessian):
 
     _through_loss = False
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
         problem.need_outputs("the functional Hessian")
-        super().__init__(problem, method="kept")
+        super().__init__(problem, method="kept", unchecked=unchecked)
+
+    def proofs(self) -> tuple[Proof, ...]:
+        return prove_hessian(self.problem), prove_jacobian(self.problem)
 
     def structured_trace(self, tol: float) -> Estimate | None:
         return None  # what the structure knows is the Gauss-Newton part

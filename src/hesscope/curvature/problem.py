@@ -20,6 +20,7 @@ from .engines.memory import MemoryBudget, parse_bytes
 from .functional_call import call_at
 from .losses.base import OutputLoss
 from .losses.parse import SeparableLoss, parse
+from .plain_operations import plain_operations
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 _TARGET_KEYS = ("labels", "label", "targets", "target", "y")
@@ -89,6 +90,7 @@ class Problem:
             self.dtype = torch.float32
         self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
         self.verdict: Any = None  # what hs.check found, once it has run
+        self.proofs: dict[str, Any] = {}  # what was proven of the derivatives, by the first products
 
     @staticmethod
     def of(
@@ -166,7 +168,11 @@ class Problem:
         state = {f"model.{name}": tensor for name, tensor in {**self._fixed, **parameters}.items()}
         batch = to_device(batch, self.device, self._batch_dtype)
         # Fused attention kernels have no second derivative; the math kernel has.
-        with eval_mode(self.model, self.freeze), sdpa_kernel(SDPBackend.MATH):
+        with (
+            eval_mode(self.model, self.freeze),
+            sdpa_kernel(SDPBackend.MATH),
+            plain_operations(self.model, traced),
+        ):
             result: OutputLoss | ScalarLoss = call_at(self._runner, state, (batch,))
         return result
 
@@ -249,6 +255,21 @@ class Problem:
             parts = [self._value(batch)[0] for batch in first_two]
             together = self._value(whole)[0]
         return abs(float(sum(parts)) - float(together)) <= 1e-5 * abs(float(together))
+
+    @cached_property
+    def divisible(self) -> bool:
+        """Whether batches may be cut along their first axis."""
+        return all(examples_in(batch) is not None for batch in self.batches)
+
+    @cached_property
+    def probe(self) -> Problem:
+        """This problem on a few examples in float64, if the model runs in it."""
+        try:
+            wide = self.subset(8).cast(torch.float64)
+            wide.loss_value()
+            return wide
+        except RuntimeError:
+            return self.subset(8)
 
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""

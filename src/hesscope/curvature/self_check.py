@@ -3,127 +3,142 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..errors import HesscopeError
-from ..results.checks import TOLERANCE, MethodCheck, Verdict
+from ..results.checks import MethodCheck, Verdict
 from ..rng import Rng
-from .differences import best_agreement
-from .faulty_modules import find_faulty_modules
-from .hessian import Hessian, Method
+from .data import examples_in
+from .derivative_proof import derivative_probe, prove_hessian
+from .engines.backward import derivatives_on, hessian_product, random_direction
+from .engines.graphs import GradientGraphs
+from .engines.linearized import LinearizedGradient, linearized_gradient, seconds_to_trace
 from .problem import Problem
 
 _EXAMPLES = 64
+_SHARE = 8  # methods are timed on at most this part of the data
+NAN = float("nan")
+Engine = GradientGraphs | LinearizedGradient
 _FASTER = 0.9  # leave the default only for a clear gain
 
 
 def check(problem: Problem, examples: int = _EXAMPLES, rng: Rng | None = None) -> Verdict:
     """Test symmetry, linearity and agreement with float64 central differences, on the user's own model and data.
 
-    Costs some dozens of gradients on `examples` examples. Remembers the verdict in the problem, so that operators made
-    afterwards use the fastest method that is right, and results record it.
+    Costs at most ten gradients of the whole data: the tests run on a few examples in float64, the methods are timed on
+    `examples` examples or an eighth of the data, and what is chosen must agree with double backward on all of it.
+    Remembers the verdict in the problem, so that operators made afterwards use the fastest method that is right, and
+    results record it.
     """
     rng = (Rng(0) if rng is None else rng).child("check")
-    small = problem.subset(examples)
-    notes: list[str] = []
-    try:
-        wide = small.cast(torch.float64)
-        wide.loss_value()
-    except HesscopeError:
-        raise
-    except Exception as error:
-        wide = small
-        notes.append(f"the model does not run in float64 ({type(error).__name__}); differences are in its own type")
-    u, v = (_direction(wide, rng.child(name)) for name in "uv")
-    methods = tuple(_try(wide, small, name, u) for name in ("kept", "batched", "linearize"))
-    kept = methods[0]
-    right = [m for m in methods if m.right]
-    tolerance = TOLERANCE if wide.dtype == torch.float64 else 2e-2
-    passed = kept.error <= tolerance
-    best = min(right, key=lambda m: m.relative_time, default=kept)
-    # The traced method holds everything at once, so it is only for data whose graphs fit.
-    fits = best.name != "linearize" or _kept_whole(problem)
-    chosen = best.name if fits and best.relative_time < _FASTER else "kept"
-    symmetry, linearity = _symmetry_and_linearity(wide, u, v) if passed else (float("nan"), float("nan"))
+    with derivatives_on():
+        proof = prove_hessian(problem)
+        tests = _Tests.of(problem, rng) if proof.right else _Tests()
+        started = time.perf_counter()
+        unused = _unused(problem) if proof.right else ()
+        gradient_seconds = time.perf_counter() - started
+        methods = _methods(problem, examples, gradient_seconds, tests.noise_floor, rng) if proof.right else ()
     verdict = Verdict(
-        passed=passed,
-        method=chosen,
-        agreement=kept.error,
-        symmetry=symmetry,
-        linearity=linearity,
-        noise_floor=_noise_floor(small, wide, u) if passed else float("nan"),
+        passed=proof.right,
+        method=_fastest(methods),
+        agreement=proof.gap,
+        symmetry=tests.symmetry,
+        linearity=tests.linearity,
+        noise_floor=tests.noise_floor,
         methods=methods,
-        faulty_modules=() if passed else find_faulty_modules(wide),
-        unused_parameters=small.unused,
-        notes=tuple(notes),
+        faulty_modules=proof.faulty_modules,
+        unused_parameters=unused,
+        notes=(proof.note.removeprefix("; "),) if proof.note else (),
     )
     problem.verdict = verdict
     return verdict
 
 
-def _direction(problem: Problem, rng: Rng) -> Tensor:
-    """A random direction in which every tensor moves in proportion to its own size."""
-    pieces = []
-    for name, tensor in problem.parameters.items():
-        noise = torch.randn(tensor.shape, generator=rng.child(name).torch(), dtype=torch.float64).to(problem.device)
-        pieces.append((noise * max(float(tensor.double().norm()) / tensor.numel() ** 0.5, 1e-2)).reshape(-1))
-    return torch.cat(pieces).to(problem.dtype)
+@dataclass(frozen=True)
+class _Tests:
+    """Properties of double backward on a few examples; not numbers where its products are wrong anyway."""
+
+    symmetry: float = NAN
+    linearity: float = NAN
+    noise_floor: float = NAN
+
+    @staticmethod
+    def of(problem: Problem, rng: Rng) -> _Tests:
+        probe, _, widening = derivative_probe(problem)
+        u, v = (random_direction(probe, rng.child(name)) for name in "uv")
+        graphs = GradientGraphs(probe)
+        with widening:
+            Hu, Hv, mixed = graphs.products(probe.space, probe.space, torch.stack([u, v, 2 * u - 3 * v]))
+        symmetry = abs(float(u @ Hv - v @ Hu)) / max(float(u.norm() * Hv.norm()), 1e-300)
+        linearity = _gap(mixed, 2 * Hu - 3 * Hv)
+        rounded = hessian_product(problem, probe.batches, problem.parameters, u.to(problem.dtype))
+        return _Tests(symmetry, linearity, max(_gap(rounded.to(Hu), Hu), torch.finfo(problem.dtype).eps))
 
 
-def _gradient_at(problem: Problem, direction: Tensor, step: float) -> Tensor:
-    moved = dict(zip(problem.space.names, problem.space.unpack(direction * step), strict=True))
-    return problem.at({name: problem.parameters[name] + moved[name] for name in moved}).gradient()
+def _methods(
+    problem: Problem, examples: int, gradient_seconds: float, noise: float, rng: Rng
+) -> tuple[MethodCheck, ...]:
+    """Double backward, and what else there is: in which part of its time, and how far from it on all data."""
+    kept = MethodCheck("kept", 0.0, 1.0)
+    if problem.distributed:
+        return (kept,)  # processes that share the data must use the same method
+    total = sum(examples_in(batch) or 1 for batch in problem.batches)
+    sample = problem.subset(max(1, min(examples, total // _SHARE)))
+    share = sum(examples_in(batch) or 1 for batch in sample.batches) / total
+    seconds = _seconds(GradientGraphs(sample), sample)
+    batched = _seconds(GradientGraphs(sample, method="batched"), sample) / seconds
+    found = [kept, MethodCheck("batched", NAN, batched, "not faster")]
+    if batched < _FASTER:
+        found[1] = _against_kept(problem, GradientGraphs(problem, method="batched"), batched, noise, rng)
+    note = "not tried: tracing would take longer than it could save"
+    found.append(MethodCheck("linearize", NAN, NAN, note))
+    if seconds_to_trace(sample) < gradient_seconds:
+        try:
+            engine = linearized_gradient(problem)
+            time_of = _seconds(engine, problem, repeats=1) * share / seconds
+            found[2] = _against_kept(problem, engine, time_of, noise, rng)
+        except Exception as error:
+            found[2] = MethodCheck("linearize", float("inf"), NAN, f"{type(error).__name__}: {error}")
+    return tuple(found)
 
 
-def _try(wide: Problem, small: Problem, method: Method, u: Tensor) -> MethodCheck:
-    try:
-        block = torch.stack([u, u], 1)
-        # Twice the same vector, in one block: a method that changes its own constants gives two answers.
-        first, second = (Hessian(wide, method=method) @ block).T
-        error = best_agreement(lambda step: _gradient_at(wide, u, step), first, scale=1.0)
-        spread = float((first - second).norm() / first.norm()) if float(first.norm()) else 0.0
-        return MethodCheck(method, max(error, spread), _seconds(small, method))
-    except Exception as error:
-        return MethodCheck(method, float("inf"), float("inf"), f"{type(error).__name__}: {error}")
+def _against_kept(problem: Problem, engine: Engine, relative_time: float, noise: float, rng: Rng) -> MethodCheck:
+    """How far a method is from double backward on all data; rounding counts as nothing."""
+    v = random_direction(problem, rng.child(engine.method))
+    # Twice the same vector: a method that changes its own constants gives two answers.
+    first, second = engine.products(problem.space, problem.space, torch.stack([v, v]))
+    truth = hessian_product(problem, problem.batches, problem.parameters, v)
+    error = max(_gap(first, truth), _gap(second, truth))
+    return MethodCheck(engine.method, error if error > 20 * noise else 0.0, relative_time, f"{error:.0e} from kept")
 
 
-def _seconds(problem: Problem, method: Method) -> float:
-    op = Hessian(problem, method=method)
-    block = torch.ones(problem.space.size, 4, dtype=problem.dtype, device=problem.device)
-    op @ block  # builds the graph
+def _fastest(methods: tuple[MethodCheck, ...]) -> str:
+    able = [m for m in methods if m.error == 0.0 and m.relative_time < _FASTER]
+    return min(able, key=lambda m: m.relative_time).name if able else "kept"
+
+
+def _seconds(engine: Engine, problem: Problem, repeats: int = 2) -> float:
+    """Of a product, in a block of four; the graph is built before."""
+    block = torch.ones(4 if repeats > 1 else 1, problem.space.size, dtype=problem.dtype, device=problem.device)
+    engine.products(problem.space, problem.space, block[:1])
     times = []
-    for _ in range(3):
+    for _ in range(repeats):
         start = time.perf_counter()
-        op @ block
+        engine.products(problem.space, problem.space, block)
         if problem.device.type == "cuda":
             torch.cuda.synchronize(problem.device)
         times.append(time.perf_counter() - start)
-    return min(times)
+    return min(times) / len(block)
 
 
-def _kept_whole(problem: Problem) -> bool:
-    op = Hessian(problem, method="kept")
-    engine = op._engine
-    engine.build()
-    batches = sum(1 for _ in problem.batches)
-    return getattr(engine, "kept_batches", 0) == batches
+def _unused(problem: Problem) -> tuple[str, ...]:
+    """Parameters that the loss depends on in no process."""
+    mine = problem.unused
+    used = torch.tensor([float(name not in mine) for name in problem.space.names], device=problem.device)
+    return tuple(name for name, count in zip(problem.space.names, problem.all_sum(used), strict=True) if not count)
 
 
-def _symmetry_and_linearity(problem: Problem, u: Tensor, v: Tensor) -> tuple[float, float]:
-    H = Hessian(problem, method="kept")
-    Hu, Hv, mixed = (H @ torch.stack([u, v, 2 * u - 3 * v], 1)).T
-    size = max(float(u.norm() * Hv.norm()), 1e-300)
-    symmetry = abs(float(u @ Hv - v @ Hu)) / size
-    linearity = float((mixed - (2 * Hu - 3 * Hv)).norm()) / max(float(mixed.norm()), 1e-300)
-    return symmetry, linearity
-
-
-def _noise_floor(small: Problem, wide: Problem, u: Tensor) -> float:
-    """|H v (own type) - H v (float64)| / |H v|: what rounding alone does to a product."""
-    if small.dtype == wide.dtype:
-        return float(torch.finfo(small.dtype).eps)
-    truth = Hessian(wide, method="kept") @ u
-    own = Hessian(small, method="kept") @ u.to(small.dtype)
-    return float((own.double() - truth).norm() / max(float(truth.norm()), 1e-300))
+def _gap(found: Tensor, truth: Tensor) -> float:
+    return float((found - truth).norm()) / max(float(truth.norm()), 1e-300)

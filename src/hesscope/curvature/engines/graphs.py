@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ...errors import DerivativeError, HesscopeError
+from ...errors import DerivativeError
 from ...space import ParameterSpace
 from ..data import examples_in, first_examples, halves, in_larger_batches
 from ..faulty_modules import find_faulty_modules
 from ..problem import Problem
+from .backward import pull_back
 from .memory import counting_saved_bytes, is_out_of_memory
 
 _T = TypeVar("_T")
@@ -130,6 +131,7 @@ class GradientGraphs(KeptGraphs):
         super().__init__(problem)
         self.through_loss, self.method = through_loss, method
         self.sums: list[Tensor | None] = [None] * len(self.leaves)
+        self._together: bool | None = None  # whether torch takes many vectors through this graph at once
 
     def trace(self, batch: Any) -> tuple[Tensor | None, ...]:
         return self.problem.batch_gradient(batch, self.leaves, create_graph=True, through_loss=self.through_loss)
@@ -172,7 +174,7 @@ class GradientGraphs(KeptGraphs):
         here = out.untyped_storage().data_ptr()
         for vector in out:
             cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
-            pulled = _grad(sources, targets, cotangents)
+            pulled = pull_back(sources, targets, cotangents)
             # A derivative may hand on the vector itself: such a piece is a view of what it is to replace.
             own = [p.clone() if p is not None and p.untyped_storage().data_ptr() == here else p for p in pulled]
             for place, piece in zip(places.values(), own, strict=True):
@@ -204,40 +206,62 @@ class GradientGraphs(KeptGraphs):
         places = dict(columns.slices())
         if self.method == "batched" and block.shape[0] > 1:
             for few, totals in zip(torch.split(block, _COLUMNS), torch.split(out, _COLUMNS), strict=True):
-                cotangents = [_shaped(few[:, places[n]], g, (len(few),)) for n, g in zip(live, sources, strict=True)]
-                pulled = _grad(sources, targets, cotangents, batched=True)
-                for (_, place), piece in zip(rows.slices(), pulled, strict=True):
-                    if piece is not None:
-                        totals[:, place] += piece.reshape(len(few), -1).to(out.dtype)
+                self._pull_together(sources, targets, [few[:, places[name]] for name in live], rows, totals)
             return
         for index, (vector, total) in enumerate(zip(in_turn(block), out, strict=True)):
             cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
-            pulled = _grad(sources, targets, cotangents, keep=keep or index + 1 < len(block))
+            pulled = pull_back(sources, targets, cotangents, keep=keep or index + 1 < len(block))
             for (_, place), piece in zip(rows.slices(), pulled, strict=True):
                 if piece is not None:
                     total[place] += piece.reshape(-1)
 
+    def _pull_together(
+        self, sources: list[Tensor], targets: list[Tensor], pieces: list[Tensor], rows: ParameterSpace, totals: Tensor
+    ) -> None:
+        """Many vectors in one backward pass, where torch can do that and does it right: tried on the first two."""
+        if self._together is None:
+            self._together = _same_together(sources, targets, pieces)
+        count = len(totals)
+        if self._together:
+            cotangents = [_shaped(piece, g, (count,)) for piece, g in zip(pieces, sources, strict=True)]
+            pulled = pull_back(sources, targets, cotangents, batched=True)
+        else:
+            alone = [[_shaped(piece[i], g, ()) for piece, g in zip(pieces, sources, strict=True)] for i in range(count)]
+            each = zip(*(pull_back(sources, targets, cotangents) for cotangents in alone), strict=True)
+            pulled = tuple(
+                None if parts[0] is None else torch.stack([p for p in parts if p is not None]) for parts in each
+            )
+        for (_, place), piece in zip(rows.slices(), pulled, strict=True):
+            if piece is not None:
+                totals[:, place] += piece.reshape(count, -1).to(totals.dtype)
+
+
+def _same_together(sources: list[Tensor], targets: list[Tensor], pieces: list[Tensor]) -> bool:
+    """Whether the first two vectors in one backward pass give what they give one after the other, up to rounding."""
+    first, second = ([_shaped(piece[i], g, ()) for piece, g in zip(pieces, sources, strict=True)] for i in (0, 1))
+    both = [torch.stack(pair) for pair in zip(first, second, strict=True)]
+    try:
+        together = pull_back(sources, targets, both, batched=True)
+    except DerivativeError:
+        return False
+    alone = [pull_back(sources, targets, cotangents) for cotangents in (first, second)]
+    for whole, *parts in zip(together, *alone, strict=True):
+        present = [part for part in parts if part is not None]
+        if whole is None or len(present) < 2:
+            if present or whole is not None:
+                return False
+            continue
+        truth = torch.stack(present).double()
+        if float((whole.double() - truth).norm()) > 10 * torch.finfo(whole.dtype).eps ** 0.75 * float(truth.norm()):
+            return False
+    return True
+
 
 def _shaped(flat: Tensor, like: Tensor, lead: tuple[int, ...]) -> Tensor:
-    return flat.reshape(*lead, *like.shape).to(like.dtype)
+    return flat.reshape((*lead, *like.shape)).to(like.dtype)
 
 
 def _plus(total: Tensor | None, more: Tensor | None) -> Tensor | None:
     if total is None or more is None:
         return more if total is None else total
     return total + more
-
-
-def _grad(
-    sources: list[Tensor], targets: list[Tensor], cotangents: list[Tensor], batched: bool = False, keep: bool = True
-) -> tuple[Tensor | None, ...]:
-    try:
-        return torch.autograd.grad(
-            sources, targets, cotangents, retain_graph=keep, allow_unused=True, is_grads_batched=batched
-        )
-    except HesscopeError:
-        raise
-    except RuntimeError as error:
-        if is_out_of_memory(error):
-            raise
-        raise DerivativeError(f"every operation must have a second derivative; got {error}") from error

@@ -12,7 +12,8 @@ from torch import Tensor
 from ...space import ParameterSpace
 from ..losses.base import OutputLoss
 from ..problem import Problem
-from .graphs import KeptGraphs, _grad, in_pieces, in_turn
+from .backward import pull_back
+from .graphs import KeptGraphs, in_pieces, in_turn
 
 # Row-wise linear maps between J and Jᵀ, for example the loss's curvature; given the rows and their global index.
 Middle = Callable[[OutputLoss, Tensor, int], Tensor]
@@ -116,7 +117,7 @@ class JacobianGraphs(KeptGraphs):
                     sources.append(g)
                     cotangents.append(vector[place[name]].reshape(g.shape).to(g.dtype))
         targets = [part.u for part in group]
-        images = _grad(sources, targets, cotangents) if sources else (None,) * len(group)
+        images = pull_back(sources, targets, cotangents) if sources else (None,) * len(group)
         return [torch.zeros_like(u) if i is None else i for i, u in zip(images, targets, strict=True)]
 
     def _pull(self, group: list[_Linearised], rows: ParameterSpace, cotangents: list[Tensor], total: Tensor) -> None:
@@ -127,7 +128,7 @@ class JacobianGraphs(KeptGraphs):
         ]
         if not live:
             return
-        pulled = _grad([f for f, _ in live], [self.leaves[name] for name in rows.names], [u for _, u in live])
+        pulled = pull_back([f for f, _ in live], [self.leaves[name] for name in rows.names], [u for _, u in live])
         for (_, place), piece in zip(rows.slices(), pulled, strict=True):
             if piece is not None:
                 total[place] += piece.reshape(-1)

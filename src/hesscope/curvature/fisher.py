@@ -1,0 +1,54 @@
+"""The Fisher matrix: second moments of the gradients of the log-likelihood, exact, sampled or of the data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..rng import Rng
+from .gauss_newton import GaussNewton
+from .losses.base import OutputLoss
+from .problem import Problem
+
+
+class Fisher(GaussNewton):
+    """F = Σ_r E[s_r s_rᵀ], s_r the gradient of row r's log-likelihood; a row is what the loss counts.
+
+    kind="exact": expectation over the model's own targets; for a log-likelihood this is the Gauss-Newton matrix.
+    kind="mc": the same with `samples` drawn targets per row, fixed by `rng`. kind="empirical": the data's targets.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        kind: Literal["mc", "empirical", "exact"] = "mc",
+        *,
+        samples: int = 1,
+        rng: Rng = Rng(0),  # noqa: B008 (frozen)
+        unchecked: bool = False,
+    ) -> None:
+        if kind not in ("mc", "empirical", "exact"):
+            refuse("kind must be 'mc', 'empirical' or 'exact'", f"{kind!r}", "See the docstring for which is which.")
+        if samples < 1:
+            refuse("samples must be >= 1", f"{samples}", "One sample per row is usual.")
+        super().__init__(problem, unchecked=unchecked)
+        self.kind, self.samples, self.rng = kind, samples, rng
+
+    @property
+    def _is_gauss_newton(self) -> bool:
+        return self.kind == "exact"
+
+    def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
+        if self.kind == "exact":
+            return rows.curvature(image)
+        total = torch.zeros_like(image)
+        for sample in range(self.samples if self.kind == "mc" else 1):
+            if self.kind == "mc":
+                slope = rows.sampled_output_gradient(self.rng.child("fisher", sample, first_row).torch())
+            else:
+                slope = rows.example_output_gradient()
+            total += slope * (slope * image).sum(-1, keepdim=True)
+        return total / (self.samples if self.kind == "mc" else 1)

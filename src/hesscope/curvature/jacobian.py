@@ -1,0 +1,59 @@
+"""The Jacobian of all outputs in all parameters, as an operator with an adjoint."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from ..errors import refuse
+from ..operators import LinearOperator
+from .derivative_proof import prove_jacobian
+from .engines.backward import derivatives_on
+from .engines.jacobians import JacobianGraphs
+from .problem import Problem
+
+
+class Jacobian(LinearOperator):
+    """J = ∂f/∂θ of every output of every row, shape `(rows x outputs, parameters)`, in the order of the data."""
+
+    symmetric = False
+
+    def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
+        problem.need_outputs("the Jacobian")
+        if problem.distributed:
+            refuse("a Jacobian lives in one process", "a distributed problem", "Use GaussNewton, which is reduced.")
+        self.problem, self.unchecked = problem, unchecked
+        self._engine = JacobianGraphs(problem)
+        self._rows = self._engine.row_count()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._rows, self.problem.space.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.problem.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.problem.device
+
+    @property
+    def verdict(self) -> str:
+        """What is known of these products, for the record of results."""
+        return f"{'UNCHECKED as asked for; ' if self.unchecked else ''}{prove_jacobian(self.problem)}"
+
+    def _apply(self, block: Tensor) -> Tensor:
+        with self._proven():
+            return self._engine.push(self.problem.space, block.T.contiguous()).T
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        with self._proven():
+            return self._engine.pull(self.problem.space, block.T.contiguous()).T
+
+    def _proven(self) -> AbstractContextManager[None]:
+        if not self.unchecked:
+            prove_jacobian(self.problem).need_right()
+        return derivatives_on()
