@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from PIL import Image
 
@@ -21,7 +22,8 @@ def main(wanted: list[str]) -> None:
         experiment = find(name)
         outcome = experiment.run(experiment.quick)
         figures = {f"{name}-{key}": figure for key, figure in experiment.figures(outcome).items()}
-        images = [_small(path).name for path in save_figures(figures, OUT, formats=("png",))]
+        with TemporaryDirectory() as drawn:
+            images = [_small(path, OUT).name for path in save_figures(figures, drawn, formats=("png",))]
         claims = [{"statement": claim.statement, "holds": bool(claim.holds)} for claim in outcome.claims]
         entry = {
             "name": name,
@@ -34,13 +36,13 @@ def main(wanted: list[str]) -> None:
         print(f"{name}: {len(images)} figures")
 
 
-def _small(path: Path) -> Path:
+def _small(path: Path, folder: Path) -> Path:
     """The picture at a page's width in 96 colours: a tenth of the bytes."""
     with Image.open(path) as picture:
         picture.load()
     picture.thumbnail((1000, 1400))
-    picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
-    return path
+    picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(folder / path.name, optimize=True)
+    return folder / path.name
 
 
 if __name__ == "__main__":

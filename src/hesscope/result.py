@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import json
 import os
+import re
+import secrets
 import zipfile
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -14,6 +17,8 @@ import numpy as np
 
 from ._version import __version__
 from .errors import InputError, refuse
+from .files import file_errors, make_folder, refuse_foreign, remove_dead_partials, replace, sha256
+from .folders import Lock
 
 FORMAT = 1
 
@@ -49,22 +54,49 @@ class Result:
         _KINDS[cls.kind] = cls
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `path.json` and `path.npz` (each replaced as a whole, so a crash leaves the old or the new one)."""
+        """Write `path.json` and `path.npz`, both or neither: a kill at any moment leaves a whole result, old or new.
+
+        Replaces an earlier result of that name, and nothing else.
+        """
         stem = _stem(path)
         arrays: dict[str, np.ndarray[Any, Any]] = {}
-        body = {"hesscope": __version__, "format": FORMAT, "result": _encode(self, arrays, "")}
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        _replace(stem.with_name(stem.name + ".npz"), lambda f: np.savez_compressed(f, allow_pickle=False, **arrays))
-        text = json.dumps(body, indent=1, allow_nan=True)
-        _replace(stem.with_name(stem.name + ".json"), lambda f: f.write(text.encode()))
-        return stem.with_name(stem.name + ".json")
+        encoded = _encode(self, arrays, "")
+        make_folder(stem.parent)
+        described, final = _described(stem), _arrays(stem)
+        with Lock(stem.with_name(f".{stem.name}.lock"), "a result", wait=60.0):
+            _refuse_foreign(stem)
+            _forget_leftovers(stem)
+            # The arrays wait under another name until the .json that names their digest is in place: that one
+            # replacement decides which result is the saved one.
+            waiting = stem.with_name(f".{stem.name}.{secrets.token_hex(8)}.npz")
+            needed = False
+            try:
+                replace(waiting, lambda f: np.savez_compressed(f, allow_pickle=False, **arrays))
+                link = {"sha256": sha256(waiting), "until_moved": waiting.name}
+                body = {"hesscope": __version__, "format": FORMAT, "arrays": link, "result": encoded}
+                text = json.dumps(body, indent=1, allow_nan=True)
+                replace(described, lambda f: f.write(text.encode()))
+                needed = True
+                with file_errors(final):
+                    os.replace(waiting, final)
+            finally:
+                if not needed:
+                    waiting.unlink(missing_ok=True)
+        return described
 
     @classmethod
     def load(cls: type[_R], path: str | os.PathLike[str]) -> _R:
         """Read a result back; refuses damaged files, unknown kinds and anything that would need pickle."""
         stem = _stem(path)
-        body = _read_json(stem.with_name(stem.name + ".json"))
-        arrays = _read_arrays(stem.with_name(stem.name + ".npz"))
+        body = _read_json(_described(stem))
+        file = arrays_file(stem)
+        arrays = _read_arrays(file)
+        if not _belongs(file, stem):
+            refuse(
+                "the .npz of a result must be the one that was saved with its .json",
+                f"{file.name!r}, which is damaged or of another result",
+                "Keep both files together, or write the result again.",
+            )
         try:
             result = _decode(body["result"], arrays)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -85,13 +117,59 @@ def _stem(path: str | os.PathLike[str]) -> Path:
     return stem.with_suffix("") if stem.suffix in (".json", ".npz") else stem
 
 
-def _replace(path: Path, write: Any) -> None:
-    partial = path.with_name(path.name + f".partial{os.getpid()}")
-    with open(partial, "wb") as handle:
-        write(handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(partial, path)
+def _described(stem: Path) -> Path:
+    return stem.with_name(stem.name + ".json")
+
+
+def _arrays(stem: Path) -> Path:
+    return stem.with_name(stem.name + ".npz")
+
+
+def arrays_file(path: str | os.PathLike[str]) -> Path:
+    """The file with the arrays of a saved result: beside its .json, or still under its first name after a kill."""
+    stem = _stem(path)
+    name = str(_link(stem).get("until_moved", ""))
+    waiting = stem.with_name(name) if _is_waiting(name, stem) else None
+    return waiting if waiting is not None and waiting.is_file() else _arrays(stem)
+
+
+def _link(stem: Path) -> dict[str, Any]:
+    link = _read_json(_described(stem)).get("arrays")
+    return link if isinstance(link, dict) else {}
+
+
+def _belongs(arrays: Path, stem: Path) -> bool:
+    """Whether these arrays were saved with that .json; older results do not say."""
+    digest = _link(stem).get("sha256")
+    return digest is None or not arrays.is_file() or sha256(arrays) == digest
+
+
+def _is_waiting(name: str, stem: Path) -> bool:
+    return re.fullmatch(rf"\.{re.escape(stem.name)}\.[0-9a-f]{{16}}\.npz", name) is not None
+
+
+def _forget_leftovers(stem: Path) -> None:
+    """What killed calls left under other names; not what the present .json still needs."""
+    needed = arrays_file(stem).name if _described(stem).exists() else ""
+    for path in stem.parent.glob(f".{glob.escape(stem.name)}.*"):
+        if path.name != needed and _is_waiting(path.name, stem):
+            path.unlink(missing_ok=True)
+    remove_dead_partials(stem.parent, f".{glob.escape(stem.name)}.*.partial")
+    remove_dead_partials(stem.parent, f"..{glob.escape(stem.name)}.*.partial")
+
+
+def _refuse_foreign(stem: Path) -> None:
+    """Files of these names that are not those of a result stay as they are."""
+    described, arrays = _described(stem), _arrays(stem)
+    if described.exists():
+        try:
+            ours = "hesscope" in _read_json(described) and _belongs(arrays_file(stem), stem)
+        except InputError:
+            ours = False
+        if not ours:
+            refuse_foreign(described)
+    elif arrays.exists():
+        refuse_foreign(arrays)
 
 
 def _encode(value: Any, arrays: dict[str, np.ndarray[Any, Any]], where: str) -> Any:
@@ -155,7 +233,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         body = json.loads(path.read_text())
     except FileNotFoundError:
         refuse("a result file must exist", f"{str(path)!r}", "Check the path.")
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
         refuse(
             "a result file must hold complete JSON",
             f"{path.name!r} ({error})",

@@ -51,17 +51,23 @@ def analyze(
     training. `resume`: a folder; the same call goes on where a stopped one was. `watch(stage, expected_products)` is
     told of each stage and returns the callback that `Counted` reports to.
     """
-    started = time.perf_counter()
     if config.k < 3 or config.smallest < 1:
         refuse(
             "k must be >= 3 and smallest >= 1", f"k={config.k}, smallest={config.smallest}", "The default is 20 and 3."
         )
-    run = _Run(problem, config, Stages(resume, _fingerprint(problem, config, checkpoints)), watch)
-    # Never from disk: the check also tells the problem which method its operators should use.
+    with Stages(resume, _fingerprint(problem, config, checkpoints)) as stages:
+        return _measure(_Run(problem, config, stages, watch), checkpoints, title, source)
+
+
+def _measure(run: _Run, checkpoints: Mapping[str, Problem] | None, title: str, source: str) -> Analysis:
+    """All stages of one analysis, in order."""
+    started, problem, config = time.perf_counter(), run.problem, run.config
     verdict = survey.verdict_of(problem) if config.check else None
     if verdict is not None and not verdict.passed:
         run.notes.append("The self-check of the derivatives failed; every number here may be wrong.")
-    hessian = Hessian(problem)
+    # Which method is fastest is measured, so a second measurement may choose another: a run that goes on keeps its own.
+    method = run.stages.keep("method", lambda: Hessian(problem).method)
+    hessian = Hessian(problem, method=method)  # type: ignore[arg-type]
     G = GaussNewton(problem) if config.gauss_newton and problem.has_outputs else None
     extremes = run.stages.run(ExtremeValues, "extremes", lambda: run.extremes(hessian, G))
     traces = run.stages.run(TracePair, "traces", lambda: run.traces(hessian, G))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from ..errors import HesscopeError
+from ..errors import FileError, HesscopeError
+from ..files import make_folder
+from ..folders import Lock
 from .notes import warnings_as_notes
 from .progress import Bars
 
@@ -30,7 +34,7 @@ COMMANDS = {
     "show": "report.Show",
     "demo": "demo.Demo",
 }
-STOPPED = 130
+BAD_INPUT, BAD_FILES, STOPPED = 2, 3, 130
 
 
 def parse(arguments: Sequence[str] | None) -> Any:
@@ -52,8 +56,30 @@ def _command(name: str) -> Any:
     return getattr(importlib.import_module(f".commands.{module}", __package__), kind)
 
 
+@contextmanager
+def _alone(command: Any) -> Iterator[None]:
+    """One run of a command at a time in its output folder; a folder that stays empty is not left behind."""
+    out = getattr(command, "out", None)
+    if (
+        not isinstance(out, Path) or out.suffix == ".html" or getattr(command, "list", False)
+    ):  # pages are replaced whole
+        yield
+        return
+    name = "-".join(
+        ["hesscope", type(command).__name__.lower(), *([str(command.name)] if hasattr(command, "name") else [])]
+    )
+    new = make_folder(out)
+    try:
+        with Lock(out / f".{name}.lock", "an output folder"):
+            yield
+    finally:
+        if new:
+            with suppress(OSError):
+                out.rmdir()
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, print; errors on purpose become one line and exit code 2."""
+    """Parse, run, print; errors on purpose become one line and exit code 2, those of files and folders 3."""
     try:
         command = parse(arguments)
     except SystemExit as leave:
@@ -61,7 +87,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False)
     as_json = bool(getattr(command, "json", False))
     try:
-        with warnings_as_notes(errors), Bars(errors, visible=not as_json) as bars:
+        with warnings_as_notes(errors), Bars(errors, visible=not as_json) as bars, _alone(command):
             answer = command.run(bars)
     except KeyboardInterrupt:
         kept = getattr(command, "kept", None)
@@ -74,6 +100,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("HESSCOPE_DEBUG"):
             raise
         print(f"hesscope: {error}", file=sys.stderr)
-        return 2
+        return BAD_FILES if isinstance(error, FileError) else BAD_INPUT
+    except OSError as error:
+        if os.environ.get("HESSCOPE_DEBUG"):
+            raise
+        print(f"hesscope: files must be readable and writable; got {error}. Nothing was removed.", file=sys.stderr)
+        return BAD_FILES
     print(answer.json() if as_json else answer.text())
     return 0 if answer.ok else 1

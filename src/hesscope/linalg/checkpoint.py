@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import refuse
+from ..errors import FileError, refuse
+from ..folders import StateFolder
 from ..operators import Layout, LinearOperator
 from .validation import innermost
 
@@ -40,58 +43,88 @@ def fingerprint(op: LinearOperator, algorithm: str, **arguments: object) -> dict
     }
 
 
+@contextmanager
+def kept_in(
+    folder: str | os.PathLike[str] | None, op: LinearOperator, algorithm: str, **arguments: object
+) -> Iterator[Store | None]:
+    """The store of one call for as long as it runs; None where no folder is given."""
+    if folder is None:
+        yield None
+        return
+    with Store(folder, fingerprint(op, algorithm, **arguments), op.layout) as store:
+        yield store
+
+
 class Store:
     """The folder of one run. `load` gives the last state that all processes share; `save` adds the next one."""
 
     def __init__(self, folder: str | os.PathLike[str], header: dict[str, Any], layout: Layout) -> None:
-        self.folder, self.layout = Path(folder), layout
+        self.layout = layout
         self.tag = f"{layout.local.start}-{layout.local.stop}"
+        self.folder = StateFolder(folder, part=self.tag)
         self.step = 0
         self._kept: dict[int, set[int]] = {}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for path in self.folder.glob("header-*.json"):
-            _compare(_read_header(path), header, self.folder)
-        _replace(self.folder / f"header-{self.tag}.json", lambda f: f.write(json.dumps(header, indent=1).encode()))
+        try:
+            for name in sorted(name for name in self.folder.own if name.startswith("header-")):
+                _compare(_read_header(self.folder.path / name), header, self.folder.path)
+            text = json.dumps(header, indent=1)
+            self.folder.write(f"header-{self.tag}.json", lambda f: f.write(text.encode()))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another run use the folder."""
+        self.folder.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     def load(self) -> tuple[Arrays, dict[int, Tensor]] | None:
         """The last complete state and the vectors it names, or None when the run has to start."""
-        steps = sorted(int(path.name.split("-")[1]) for path in self.folder.glob(f"state-*-{self.tag}.npz"))
+        suffix = f"-{self.tag}.npz"
+        own = [name for name in self.folder.own if name.startswith("state-") and name.endswith(suffix)]
+        steps = sorted(int(name.split("-")[1]) for name in own if (self.folder.path / name).exists())
         # A process is at most one step ahead of another, so the whole part of the mean is what all have finished.
         totals = self.layout.sum(torch.tensor([steps[-1] if steps else 0.0, 1.0], dtype=torch.float64))
         self.step = int(totals[0] // totals[1])
         if self.step == 0:
             return None
-        state = _read(self._state_path(self.step), self._read_state)
+        state = _read(self.folder.path / self._state_name(self.step), self._read_state)
         names = {int(name) for name in state["names"]}
         self._kept = {self.step: names}
-        return state, {name: _read(self._vector_path(name), _read_vector) for name in names}
+        return state, {name: _read(self.folder.path / self._vector_name(name), _read_vector) for name in names}
 
     def save(self, state: Arrays, names: Sequence[int], rows: Iterable[Tensor]) -> None:
         """Write the vectors that are new, then the state, then forget what the last two states do not name."""
         known = set().union(*self._kept.values()) if self._kept else set()
         for name, row in zip(names, rows, strict=True):
             if name not in known:
-                _replace(self._vector_path(name), partial(np.save, arr=row.detach().cpu().numpy(), allow_pickle=False))
+                array = row.detach().cpu().numpy()
+                self.folder.write(self._vector_name(name), partial(np.save, arr=array, allow_pickle=False))
         self.step += 1
         body = {**state, "names": np.asarray(names, dtype=np.int64)}
-        _replace(self._state_path(self.step), lambda f: np.savez(f, allow_pickle=False, **body))
+        self.folder.write(self._state_name(self.step), lambda f: np.savez(f, allow_pickle=False, **body))
         self._kept[self.step] = set(names)
         if len(self._kept) > 2:
             old = min(self._kept)
             unused = self._kept.pop(old) - set().union(*self._kept.values())
             for name in unused:
-                self._vector_path(name).unlink(missing_ok=True)
-            self._state_path(old).unlink(missing_ok=True)
+                self.folder.remove(self._vector_name(name))
+            self.folder.remove(self._state_name(old))
 
     def _read_state(self, path: Path) -> Arrays:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
-    def _state_path(self, step: int) -> Path:
-        return self.folder / f"state-{step:07d}-{self.tag}.npz"
+    def _state_name(self, step: int) -> str:
+        return f"state-{step:07d}-{self.tag}.npz"
 
-    def _vector_path(self, name: int) -> Path:
-        return self.folder / f"vector-{name:07d}-{self.tag}.npy"
+    def _vector_name(self, name: int) -> str:
+        return f"vector-{name:07d}-{self.tag}.npy"
 
 
 def _read_vector(path: Path) -> Tensor:
@@ -106,35 +139,33 @@ def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
             "the state of a run must be complete",
             f"{path.name!r} damaged or missing ({type(error).__name__})",
             f"Delete the folder {str(path.parent)!r} and start again.",
+            FileError,
         )
 
 
 def _read_header(path: Path) -> dict[str, Any]:
     try:
         body = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except FileNotFoundError:
+        return {}
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         body = None
     if not isinstance(body, dict):
         refuse(
-            "the header of a run must be complete JSON", f"{path.name!r} damaged", "Delete the folder and start again."
+            "the header of a run must be complete JSON",
+            f"{path.name!r} damaged",
+            f"Delete the folder {str(path.parent)!r} and start again.",
+            FileError,
         )
     return body
 
 
 def _compare(found: dict[str, Any], expected: dict[str, Any], folder: Path) -> None:
-    for key in expected:
+    for key in expected if found else ():
         if found.get(key) != expected[key]:
             refuse(
                 f"resume needs the same {key} as the run it continues",
                 f"{expected[key]} where {str(folder)!r} holds {found.get(key)}",
                 "Repeat the call with the same arguments, or choose another folder.",
+                FileError,
             )
-
-
-def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    unfinished = path.with_name(path.name + f".partial{os.getpid()}")
-    with open(unfinished, "wb") as handle:
-        write(handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(unfinished, path)

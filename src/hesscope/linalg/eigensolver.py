@@ -14,7 +14,7 @@ from ..operators import Counted, LinearOperator
 from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
-from .checkpoint import fingerprint
+from .checkpoint import kept_in
 from .exact import exact_symmetric, is_small
 from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
@@ -63,12 +63,13 @@ def eigenpairs(
     width = _block(op, goal, block)
     limit = _basis_limit(counted, goal, width, max_basis)
     run = KrylovRun(counted, goal, width, limit, rng.child("eigenpairs"))
-    if resume is not None:
-        # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
-        arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": rng, "start": _digest(start, counted)}
-        run.keep_in(resume, fingerprint(op, "eigenpairs", **arguments))
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
-    complete = run.run(start, budget)
+    # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
+    arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": rng, "start": _digest(start, counted)}
+    with kept_in(resume, op, "eigenpairs", **arguments) as store:
+        if store is not None:
+            run.keep_in(store)
+        complete = run.run(start, budget)
     values, y, residuals, converged = run.wanted()
     vectors = run.basis.vectors(y)
     if not (complete and converged.all()):

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..files import make_folder, replace_own
+
 FORMATS = ("png", "svg", "pdf")
+# Dates would make the same figure differ from run to run; the name tells our figures from those of others.
+_METADATA: dict[str, dict[str, str | None]] = {
+    "png": {"Software": "hesscope"},
+    "svg": {"Title": "hesscope", "Date": None},
+    "pdf": {"Creator": "hesscope", "CreationDate": None},
+}
 
 
 def save_figures(
@@ -14,13 +23,11 @@ def save_figures(
 ) -> list[Path]:
     """Write each figure as `folder/name.format`."""
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     written = []
     for name, figure in figures.items():
         for suffix in formats:
             path = place / f"{name}.{suffix}"
-            # Dates would make the same figure differ from run to run.
-            metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
-            figure.savefig(path, metadata=metadata)
+            replace_own(path, partial(figure.savefig, format=suffix, metadata=_METADATA[suffix]))
             written.append(path)
     return written

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from ..errors import refuse
-from ..result import Result
+from ..result import Result, arrays_file
 
 MOST_BYTES = 4 * 10**9
 
@@ -20,8 +20,8 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     described = stem.with_name(stem.name + ".json")
     if not described.is_file():
         refuse("a result file must exist", f"{str(path)!r}", "Give the .json that a Hesscope command wrote.")
-    _inspect_archive(stem.with_name(stem.name + ".npz"))
     try:
+        _inspect_archive(arrays_file(stem))
         return Result.load(stem)
     except RecursionError:
         refuse("a result file must not nest this deeply", f"{described.name!r}", "Was it written by Hesscope?")

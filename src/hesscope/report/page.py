@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..errors import refuse
+from ..files import make_folder, replace_own
 from ..result import Result
 from ..results.analysis import Analysis
 from .sections import Part, parts_of
@@ -31,8 +32,9 @@ def write_report(
     under = _under(analyses[0]) if analyses else f"{len(named)} result{'s' if len(named) > 1 else ''}"
     parts = [part for _, found in groups for part in found]
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(_page(heading, under, parts), encoding="utf-8")
+    page = _page(heading, under, parts)
+    make_folder(target.parent)
+    replace_own(target, lambda f: f.write(page.encode()))
     return target
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...folders import StateFolder
 from ...pacbayes.settings import MethodName, Settings
 from ..output import CommandOutput
 from ..progress import Bars
@@ -41,7 +41,7 @@ class BoundCommand(Source):
         loaded = self.load()
         found = optimize(loaded.problem, self._init(loaded), self.method, self.settings, resume=self.kept, watch=bars)
         file = found.save(self.out / f"bound-{self.method}")
-        shutil.rmtree(self.kept, ignore_errors=True)
+        StateFolder(self.kept).clear()
         return CommandOutput([loaded.title, *found.lines()], self._data(found), True, [file])
 
     def _init(self, loaded: Loaded) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...folders import StateFolder
 from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
@@ -76,6 +77,8 @@ class SpectrumCommand(Source):
         data |= {"weights": found.weights, "products": found.products, "converged": bool(ends.converged.all())}
         files = [found.save(self.out / "spectrum")]
         files += save_figures({"spectrum": spectrum_figure([(self.matrix, found.measure())], largest)}, self.out)
+        if self.kept.exists():
+            StateFolder(self.kept).clear()
         return CommandOutput(lines, data, True, files)
 
 

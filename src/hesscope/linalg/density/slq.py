@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -141,10 +140,10 @@ class SlqRun:
             self._save(lanczos)
         return lanczos
 
-    def keep_in(self, folder: str | os.PathLike[str], header: dict[str, Any]) -> None:
-        """Write the state to `folder` after every step, and go on from what is there."""
-        self._store = Store(folder, header, self.op.layout)
-        loaded = self._store.load()
+    def keep_in(self, store: Store) -> None:
+        """Write the state to `store` after every step, and go on from what is there."""
+        self._store = store
+        loaded = store.load()
         if loaded is None:
             return
         state, vectors = loaded

@@ -13,7 +13,7 @@ from ...operators import LinearOperator
 from ...results.spectra import SpectralDensity
 from ...rng import Rng
 from ..checked import with_check
-from ..checkpoint import fingerprint
+from ..checkpoint import kept_in
 from ..exact import exact_spectrum, is_small
 from ..memory import vectors_that_fit
 from ..validation import prepare
@@ -61,9 +61,10 @@ def spectral_density(
         return _assemble(parts, np.zeros(0), lengths, errors, counted.count - before, method, op.shape[0])
     full = vectors_that_fit(counted) >= steps + MOST_OUTLIERS
     run = SlqRun(counted, Plan(probes, steps, tol, full), rng)
-    if resume is not None:
-        run.keep_in(resume, fingerprint(op, "spectral_density", probes=probes, steps=steps, tol=tol, rng=rng))
-    run.run()
+    with kept_in(resume, op, "spectral_density", probes=probes, steps=steps, tol=tol, rng=rng) as store:
+        if store is not None:
+            run.keep_in(store)
+        run.run()
     lengths = tuple(chain.alpha.size for chain in run.chains)
     return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, method, op.shape[0])
 

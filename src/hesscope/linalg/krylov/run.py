@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -232,10 +231,10 @@ class KrylovRun:
         source = self.rng.child("start", self.injected - 1)
         return self.op.layout.draw(source, 1, "normal", self.op.dtype, self.op.device)
 
-    def keep_in(self, folder: str | os.PathLike[str], header: dict[str, Any]) -> None:
-        """Write the state to `folder` after every step, and go on from what is there."""
-        self._store = Store(folder, header, self.op.layout)
-        loaded = self._store.load()
+    def keep_in(self, store: Store) -> None:
+        """Write the state to `store` after every step, and go on from what is there."""
+        self._store = store
+        loaded = store.load()
         if loaded is None:
             return
         state, vectors = loaded

@@ -60,7 +60,10 @@ def optimize(
     sample = Sample(problem)
     run = Run(problem, centre, sample, method, settings, resume)
     tell = watch(f"{method}: optimising the bound", settings.epochs * run.steps) if watch else None
-    run.optimise(tell)
+    try:
+        run.optimise(tell)
+    finally:
+        run.close()
     if watch:
         watch(f"{method}: drawing weights", 0)
     return _certified(run, problem, sample, test)

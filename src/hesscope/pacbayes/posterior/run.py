@@ -64,14 +64,23 @@ class Run:
                 "Use method='iter'.",
             )
         self.store = None if resume is None else Store(resume, self._header(centre), Layout(problem.space.size))
-        state = self.store.load() if self.store is not None else None
-        if state is None:
-            started = time.process_time()
-            self._start()
-            self.optimisers = self._optimisers()
-            self.seconds = time.process_time() - started
-        else:
-            self._restore(state[0])
+        try:
+            state = self.store.load() if self.store is not None else None
+            if state is None:
+                started = time.process_time()
+                self._start()
+                self.optimisers = self._optimisers()
+                self.seconds = time.process_time() - started
+            else:
+                self._restore(state[0])
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another run use the folder."""
+        if self.store is not None:
+            self.store.close()
 
     def optimise(self, tell: Callable[[int, float], object] | None = None) -> None:
         """The epochs that are left."""
