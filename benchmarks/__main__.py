@@ -23,6 +23,7 @@ SECTIONS = {  # name: title, module, function
     "trace": ("Trace", "spectra", "trace_rows"),
     "structure": ("Dense Hessians and block norms", "structure", "rows"),
     "kron": ("Kronecker factors and layer Hessians", "kron", "rows"),
+    "theory": ("Closed forms and limits", "theory", "rows"),
 }
 
 

@@ -128,6 +128,7 @@ def test_blocks_decouple_check_and_plan(mlp: str, capsys: Capture) -> None:
     assert planned["bytes"] > 0
 
 
+@pytest.mark.filterwarnings("default")
 def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     body = MLP.replace(
@@ -169,7 +170,7 @@ def test_theory_gives_numbers_and_figures(arguments: tuple[str, ...], capsys: Ca
 
 def test_theory_needs_no_torch(tmp_path: Path) -> None:
     code = f"import sys; from hesscope.cli import main; main(['theory', '--out', {str(tmp_path)!r}, 'linear']); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_compare_two_models_and_two_results(mlp: str, capsys: Capture, tmp_path: Path) -> None:
@@ -268,13 +269,11 @@ def test_interrupted_analysis_goes_on_where_it_was(
     (tmp_path / "slow.py").write_text(MLP + SLOW)
     command = [sys.executable, "-m", "hesscope.cli", "analyze", "slow.py:slow_problem", "--out", "out", *SMALL]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SLOW": "1"})
-    deadline = time.monotonic() + 60
     while not (tmp_path / "out/state/extremes.json").exists():
-        assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate()
     assert process.returncode == 130
     assert b"run the same command again to go on" in error
     monkeypatch.setattr("hesscope.analysis.run.eigenpairs", None)  # the first stage must come from disk
@@ -290,6 +289,6 @@ import hesscope.analysis.run as analyze
 def slow_problem():
     trace = analyze.trace
     if os.environ.get("SLOW"):
-        analyze.trace = lambda *a, **k: (time.sleep(30), trace(*a, **k))[1]
+        analyze.trace = lambda *a, **k: (time.sleep(3600), trace(*a, **k))[1]
     return make_problem()
 """

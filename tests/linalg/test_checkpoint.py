@@ -41,10 +41,9 @@ def test_kill_minus_nine_in_the_middle(tmp_path: Path) -> None:
         )
         for what in WHATS
     }
-    deadline = time.monotonic() + 90
     while any(process.poll() is None for process in processes.values()):
         for what, process in processes.items():
-            if len(list((tmp_path / what).glob("vector-*"))) >= 9 or time.monotonic() > deadline:
+            if len(list((tmp_path / what).glob("vector-*"))) >= 9:
                 process.kill()
         time.sleep(0.01)
     assert [process.returncode for process in processes.values()] == [-signal.SIGKILL] * 2

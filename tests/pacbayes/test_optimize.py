@@ -190,18 +190,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path: Path) -> 
     command = [sys.executable, str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     straight = subprocess.run(
-        [*command, str(tmp_path / "a")], capture_output=True, text=True, env=environment, check=True, timeout=300
+        [*command, str(tmp_path / "a")], capture_output=True, text=True, env=environment, check=True
     )
     killed = subprocess.Popen([*command, str(tmp_path / "b")], stdout=subprocess.DEVNULL, env=environment)
-    deadline = time.monotonic() + 240
-    while not list((tmp_path / "b").glob("state-0000003-*.npz")) and time.monotonic() < deadline:
+    while not list((tmp_path / "b").glob("state-0000003-*.npz")):
         assert killed.poll() is None, "it ended before it could be killed"
         time.sleep(0.002)
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    again = subprocess.run(
-        [*command, str(tmp_path / "b")], capture_output=True, text=True, env=environment, check=True, timeout=300
-    )
+    again = subprocess.run([*command, str(tmp_path / "b")], capture_output=True, text=True, env=environment, check=True)
     assert again.stdout == straight.stdout
 
 

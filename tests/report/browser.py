@@ -55,7 +55,7 @@ class Page:
         if self._session:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
             answer = self._next(deadline)
             if answer.get("id") == self._number:
@@ -97,7 +97,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 40) -> None:
+    def wait(self, condition: str, seconds: float = 600) -> None:
         deadline = time.monotonic() + seconds
         while not self.run(f"Boolean({condition})"):
             assert time.monotonic() < deadline, f"never: {condition}"

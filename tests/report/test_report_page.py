@@ -108,4 +108,4 @@ def test_outcome_report_lists_claims_and_refuses_two_analyses(tmp_path: Path) ->
 
 def test_reports_and_figures_need_no_torch() -> None:
     code = "import sys, hesscope.report, hesscope.plots.analysis; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
