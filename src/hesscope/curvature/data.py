@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
 from ..errors import refuse
+from .gradient_mode import plain
 
 
 class Batches:
     """Batches in a fixed order, held in memory up to `cache_bytes`, read again from the source beyond that."""
 
-    def __init__(self, source: Iterable[Any], cache_bytes: float, one_shot: bool) -> None:
+    def __init__(self, source: Iterable[Any], cache_bytes: float, one_shot: bool, may_be_empty: bool = False) -> None:
         self._source = source
         self._held: list[Any] | None = []
         total = 0.0
@@ -26,11 +27,16 @@ class Batches:
                 self._held = None
                 break
             self._held.append(batch)
-        if self._held is not None and not self._held:
+        if self._held is not None and not self._held and not may_be_empty:
             refuse("data must hold at least one batch", "none", "Check the loader, or its drop_last.")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._held if self._held is not None else self._source)
+
+    @property
+    def single(self) -> bool:
+        """Whether there is exactly one batch, in memory."""
+        return self._held is not None and len(self._held) == 1
 
     @property
     def held(self) -> bool:
@@ -38,12 +44,12 @@ class Batches:
         return self._held is not None
 
 
-def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float) -> Batches:
-    """Batches from a tensor pair, a Dataset, a DataLoader, or an iterable of batches."""
+def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may_be_empty: bool = False) -> Batches:
+    """Batches from a tensor pair (one batch), a Dataset, a DataLoader, or an iterable of batches."""
     if data is None:
         return Batches([None], cache_bytes, True)
-    if is_example_tuple(data):
-        return Batches(_slices(data, batch_size), cache_bytes, True)
+    if is_example_tuple(data, may_be_empty):
+        return Batches([tuple(data)] if len(data[0]) else [], cache_bytes, True, may_be_empty)
     if isinstance(data, DataLoader):
         if _shuffles(data) and not freeze:
             refuse(
@@ -51,9 +57,10 @@ def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float) -> 
                 "a DataLoader that shuffles or samples at random",
                 "Pass shuffle=False, or Problem.of(..., freeze=True) to keep one pass in memory.",
             )
-        return Batches(data, cache_bytes, one_shot=freeze)
+        return Batches(data, cache_bytes, freeze, may_be_empty)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
-        return Batches(DataLoader(data, batch_size=batch_size, shuffle=False), cache_bytes, False)
+        loader = DataLoader(data, batch_size=batch_size, shuffle=False)
+        return Batches(loader, cache_bytes, False, may_be_empty)
     if isinstance(data, Mapping):
         return Batches([data], cache_bytes, True)
     if not isinstance(data, Iterable):
@@ -63,10 +70,17 @@ def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float) -> 
             "Pass data=(inputs, targets).",
         )
     # An iterator can be walked only once, so it is kept; a list can be walked again.
-    return Batches(data, cache_bytes, one_shot=isinstance(data, Iterator | list | tuple))
+    return Batches(data, cache_bytes, isinstance(data, Iterator | list | tuple), may_be_empty)
 
 
-def is_example_tuple(data: Any) -> bool:
+def checked_batch_size(batch_size: Any) -> int:
+    """A positive whole number."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        refuse("batch_size must be a positive whole number", f"{batch_size!r}", "Try batch_size=1024.")
+    return batch_size
+
+
+def is_example_tuple(data: Any, may_be_empty: bool = False) -> bool:
     """Whether `data` is (inputs, ..., targets) as tensors over one and the same set of examples."""
     if not isinstance(data, tuple | list) or not data or not all(isinstance(t, Tensor) for t in data):
         return False
@@ -78,13 +92,14 @@ def is_example_tuple(data: Any) -> bool:
                 f"{[tuple(t.shape) for t in data]}",
                 "Make the first dimensions equal.",
             )
-        if sizes == {0}:
+        if sizes == {0} and not may_be_empty:
             refuse("data must hold at least one example", "0 examples", "Check how the tensors were made.")
         return True
     return False
 
 
-def _slices(data: Any, batch_size: int) -> list[tuple[Tensor, ...]]:
+def in_batches(data: tuple[Tensor, ...], batch_size: int) -> list[tuple[Tensor, ...]]:
+    """Tensors over the same examples, cut in nearly equal batches of about `batch_size`."""
     total = len(data[0])
     parts = max(1, round(total / batch_size)) if total > batch_size else 1
     bounds = [round(i * total / parts) for i in range(parts + 1)]
@@ -108,11 +123,7 @@ def map_tensors(batch: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(batch, Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
-        items = {key: map_tensors(value, change) for key, value in batch.items()}
-        try:
-            return type(batch)(items)  # type: ignore[call-arg]
-        except TypeError:
-            return items
+        return _like(batch, {key: map_tensors(value, change) for key, value in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(map_tensors(value, change) for value in batch))
     if isinstance(batch, tuple | list):
@@ -143,6 +154,11 @@ def halves(batch: Any) -> list[Any] | None:
     return [map_tensors(batch, lambda t: t[:middle]), map_tensors(batch, lambda t: t[middle:])]
 
 
+def take(batch: Any, index: Tensor) -> Any:
+    """The examples at these places along the first axis."""
+    return map_tensors(batch, lambda t: t[index.to(t.device)])
+
+
 def joined(first: Any, second: Any) -> Any | None:
     """Two batches of the same form as one; None where their forms differ."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
@@ -150,11 +166,20 @@ def joined(first: Any, second: Any) -> Any | None:
         return torch.cat([first, second]) if fits else None
     if isinstance(first, Mapping) and isinstance(second, Mapping) and set(first) == set(second):
         items = {key: joined(first[key], second[key]) for key in first}
-        return items if all(value is not None for value in items.values()) else None
+        return _like(first, items) if all(value is not None for value in items.values()) else None
     if isinstance(first, tuple | list) and isinstance(second, tuple | list) and len(first) == len(second):
         parts = [joined(a, b) for a, b in zip(first, second, strict=True)]
-        return tuple(parts) if all(part is not None for part in parts) else None
+        if any(part is None for part in parts):
+            return None
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     return None
+
+
+def _like(batch: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    try:
+        return type(batch)(items)  # type: ignore[call-arg]
+    except TypeError:
+        return items
 
 
 def in_larger_batches(batches: Iterable[Any], most: int) -> Iterator[tuple[Any, int]]:
@@ -186,4 +211,6 @@ def _bytes(batch: Any) -> int:
 
 def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """Every tensor on `device`; floating-point ones as `dtype` if one is given."""
-    return map_tensors(batch, lambda t: t.to(device=device, dtype=dtype if dtype and t.is_floating_point() else None))
+    return map_tensors(
+        batch, lambda t: plain(t).to(device=device, dtype=dtype if dtype and t.is_floating_point() else None)
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -49,17 +52,47 @@ def eval_mode(model: nn.Module, wanted: bool) -> Iterator[None]:
             module.training = True
 
 
+class RandomState:
+    """The global random state of torch, NumPy and Python, as it was when this was made."""
+
+    def __init__(self) -> None:
+        self._torch, self._python, self._numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+    def moved(self) -> bool:
+        """Whether something has been drawn since."""
+        cuda = torch.cuda.get_rng_state_all() if self._cuda else []
+        return (
+            not torch.equal(self._torch, torch.get_rng_state())
+            or any(not torch.equal(a, b) for a, b in zip(self._cuda, cuda, strict=True))
+            or self._python != random.getstate()
+            or any(not np.array_equal(a, b) for a, b in zip(self._numpy, np.random.get_state(), strict=True))
+        )
+
+    def restore(self) -> None:
+        """Put it back; only where it moved, as another thread may draw meanwhile."""
+        if self.moved():
+            torch.set_rng_state(self._torch)
+            random.setstate(self._python)
+            np.random.set_state(self._numpy)
+            if self._cuda:
+                torch.cuda.set_rng_state_all(self._cuda)
+
+
 @contextmanager
-def random_state_kept(device: torch.device) -> Iterator[None]:
+def random_state_kept(wanted: bool = True) -> Iterator[RandomState | None]:
     """The global random state is left as it was found."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        yield
+    state = RandomState() if wanted else None
+    try:
+        yield state
+    finally:
+        if state is not None:
+            state.restore()
 
 
-def same_value(first: Tensor, second: Tensor) -> bool:
+def same_value(first: float, second: float) -> bool:
     """Equal up to the rounding of reductions that run in another order."""
-    return bool(torch.allclose(first.double(), second.double(), rtol=1e-6, atol=0, equal_nan=True))
+    return math.isclose(first, second, rel_tol=1e-6) or not (math.isfinite(first) or math.isfinite(second))
 
 
 def explain_forward_error(error: Exception, batch: Any) -> InputError:

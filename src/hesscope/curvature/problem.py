@@ -2,85 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader, Dataset
 
-from ..errors import HesscopeError, refuse
+from ..errors import refuse
+from ..rng import Rng
 from ..space import ParameterSpace
-from .data import Batches, as_batches, examples_in, first_examples, joined, to_device
-from .determinism import eval_mode, explain_forward_error, random_state_kept, refuse_random_modules, same_value
+from .data import (
+    Batches,
+    as_batches,
+    checked_batch_size,
+    examples_in,
+    first_examples,
+    in_batches,
+    is_example_tuple,
+    to_device,
+)
+from .determinism import refuse_random_modules
 from .engines.memory import MemoryBudget, parse_bytes
-from .functional_call import call_at
+from .evaluation import EVALUATION_LOCK, Evaluation, Forward, Loss
+from .evaluation import ScalarLoss as ScalarLoss
+from .first_look import look_at_first_batch
+from .gradient_mode import differentiable
+from .independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .losses.base import OutputLoss
 from .losses.parse import SeparableLoss, parse
-from .plain_operations import plain_operations
+from .processes import any_process, refuse_different_models, same_everywhere
+from .snapshot import cast, from_checkpoint, snapshot, unwrap
 
-Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
-_TARGET_KEYS = ("labels", "label", "targets", "target", "y")
-
-
-@dataclass
-class ScalarLoss:
-    """A loss that comes as one number: (sum, count) of a batch, connected to the parameters."""
-
-    total: Tensor
-    count: float
-
-
-class _Runner(nn.Module):
-    """Runs model and loss on one batch, so that parameters can be swapped in by name below `model.`."""
-
-    def __init__(self, model: nn.Module, loss: SeparableLoss | Callable[..., Any], forward: Forward | None) -> None:
-        super().__init__()
-        self.model, self.loss, self.split = model, loss, forward or _default_forward
-        self.traced = False
-
-    def forward(self, batch: Any) -> OutputLoss | ScalarLoss:
-        if isinstance(self.loss, SeparableLoss):
-            return self.loss.rows(*self.split(self.model, batch), traced=self.traced)
-        result = self.loss(self.model) if batch is None else self.loss(self.model, batch)
-        if isinstance(result, Tensor) and batch is None:
-            result = (result, 1.0)
-        if not (
-            isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor) and result[0].ndim == 0
-        ):
-            refuse(
-                "loss(model, batch) must return (sum, count): a scalar tensor and a number",
-                f"{type(result).__name__}",
-                "Return the summed loss of the batch and what a mean divides by.",
-            )
-        return ScalarLoss(result[0], float("nan") if self.traced else float(result[1]))
+_BATCH_SIZE = 1024
 
 
 class Problem:
     """A loss L(θ) = Σ_batches sum / Σ_batches count (or the plain sum), with θ the selected parameters.
 
-    Parameters and buffers are copied when the problem is made: training on afterwards does not change it.
+    The problem evaluates its own copy of the model, made once: the user's model is never touched, and training on
+    afterwards does not change the problem.
     """
 
     def __init__(
         self,
-        runner: _Runner,
+        evaluation: Evaluation,
         batches: Batches,
         space: ParameterSpace,
         parameters: dict[str, Tensor],
         fixed: dict[str, Tensor],
         *,
-        freeze: bool,
         memory: float | str | None,
         distributed: bool,
         batch_dtype: torch.dtype | None = None,
     ) -> None:
-        self._runner, self.batches, self.space = runner, batches, space
+        self._given, self.batches, self.space = evaluation, batches, space
         self.parameters, self._fixed = parameters, fixed
-        self.freeze, self.distributed, self._batch_dtype = freeze, distributed, batch_dtype
+        self.distributed, self._batch_dtype = distributed, batch_dtype
         first = next(iter(parameters.values()))
         self.device = first.device
         self.dtype = first.dtype
@@ -91,8 +70,10 @@ class Problem:
         self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
         self.verdict: Any = None  # what hs.check found, once it has run
         self.proofs: dict[str, Any] = {}  # what was proven of the derivatives, by the first products
+        self._first_value: tuple[float, float] | None = None
 
     @staticmethod
+    @differentiable()
     def of(
         model: nn.Module,
         loss: Any,
@@ -101,7 +82,7 @@ class Problem:
         *,
         forward: Forward | None = None,
         freeze: bool = False,
-        batch_size: int = 1024,
+        batch_size: int | None = None,
         memory: float | str | None = None,
         distributed: bool = False,
     ) -> Problem:
@@ -110,39 +91,58 @@ class Problem:
         `loss`: a torch loss module (its reduction, class weights, ignore_index and label smoothing are kept), a name
         ("cross_entropy", "mse", "squared_error", "huber", "bce"), or `loss(model, batch) -> (sum, count)`.
         `data`: `(inputs, targets)`, a Dataset, a DataLoader, an iterable of batches, or None when the loss needs none.
+        Tensors of more than `batch_size` (1024) examples are cut in batches, where examples do not see each other.
         `forward(model, batch) -> (outputs, targets)`: how to run one batch, where `model(inputs)` is not it.
         `freeze`: evaluate in eval mode and keep one pass of a shuffling loader. `memory`: what kept graphs may hold.
         `distributed`: each process of `torch.distributed` holds its part of the data.
         """
-        model = _unwrap(model)
+        model = unwrap(model)
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")
+        size = _BATCH_SIZE if batch_size is None else checked_batch_size(batch_size)
         if not freeze:
             refuse_random_modules(model)
-        selected, fixed = _snapshot(model, params)
+        selected, fixed = snapshot(model, params)
         device = next(iter(selected.values())).device
         cache = 0.25 * parse_bytes(None, device) if device.type == "cpu" else 4e9
-        batches = as_batches(data, batch_size, freeze, cache)
-        problem = Problem(
-            _Runner(model, parse(loss), forward),
-            batches,
-            ParameterSpace.of(selected),
-            selected,
-            fixed,
-            freeze=freeze,
-            memory=memory,
-            distributed=distributed,
-        )
-        problem._try_first_batch()
+        batches = as_batches(data, size, freeze, cache, may_be_empty=distributed)
+        state = {**fixed, **selected}
+        with EVALUATION_LOCK:
+            evaluation = Evaluation.of_copy(model, parse(loss), forward, state, set(selected), freeze)
+        space = ParameterSpace.of(selected)
+        problem = Problem(evaluation, batches, space, selected, fixed, memory=memory, distributed=distributed)
+        if distributed:
+            refuse_different_models(state, device)
+        problem = problem._cut(size)
+        problem._given, problem._first_value = look_at_first_batch(problem, model)
+        if batch_size is not None or isinstance(data, Dataset):
+            problem._refuse_uncut(data, size)
         return problem
+
+    @cached_property
+    def _evaluation(self) -> Evaluation:
+        """Model and loss at this problem's own tensors: shared with the problem it came from where those are."""
+        with EVALUATION_LOCK:
+            given, state = self._given, {**self._fixed, **self.parameters}
+            own = {name for name, p in given.model.named_parameters() if p.requires_grad}
+            same = all(given.state.get(name) is tensor for name, tensor in state.items())
+            if same and (own == set(self.parameters) or not given.private):
+                return given
+            with differentiable():
+                return given.moved(state, set(self.parameters))
 
     @property
     def model(self) -> nn.Module:
-        return self._runner.model
+        """The problem's own copy of the model: the module that `evaluate` runs, and that hooks belong on."""
+        return self._evaluation.model
 
     @property
-    def loss(self) -> SeparableLoss | Callable[..., Any]:
-        return self._runner.loss
+    def loss(self) -> Loss:
+        return self._given.loss
+
+    @property
+    def freeze(self) -> bool:
+        return self._given.freeze
 
     @property
     def has_outputs(self) -> bool:
@@ -159,38 +159,52 @@ class Problem:
             )
 
     def leaves(self) -> dict[str, Tensor]:
-        """The parameters as fresh leaves of a graph (no copies)."""
-        return {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
+        """The parameters as leaves of a graph (no copies): where possible the parameters of the model that runs."""
+        own = self._evaluation.own_leaves(self.space.names)
+        if own is not None:
+            return own
+        with differentiable():
+            return {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
 
     def evaluate(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool = False) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters; nothing of the model is changed."""
-        self._runner.traced = traced
-        state = {f"model.{name}": tensor for name, tensor in {**self._fixed, **parameters}.items()}
-        batch = to_device(batch, self.device, self._batch_dtype)
-        # Fused attention kernels have no second derivative; the math kernel has.
-        with (
-            eval_mode(self.model, self.freeze),
-            sdpa_kernel(SDPBackend.MATH),
-            plain_operations(self.model, traced),
-        ):
-            result: OutputLoss | ScalarLoss = call_at(self._runner, state, (batch,))
-        return result
+        with differentiable():
+            batch = to_device(batch, self.device, self._batch_dtype)
+            return self._evaluation.at(batch, parameters, traced)
+
+    @cached_property
+    def batch_values(self) -> tuple[tuple[float, float], ...]:
+        """(sum, count) of each batch of this process, by one pass without derivatives."""
+        found = []
+        for index, batch in enumerate(self.batches):
+            first = self._first_value if index == 0 else None
+            value, count = self.value_of(batch) if first is None else first
+            if not torch.isfinite(torch.tensor(value)):
+                refuse(
+                    "the loss must be finite",
+                    f"{value} on batch {index}",
+                    "Look at that batch and at the parameters for nan or inf, or lower the learning rate.",
+                )
+            found.append((value, count))
+        return tuple(found)
+
+    def confirm(self, index: int, value: float, count: int = 1) -> None:
+        """Refuse a loss of `count` batches from `index` on that is not the one recorded: it is not a fixed function."""
+        recorded = self.batch_values[index : index + count]
+        size = sum(abs(v) for v, _ in recorded)
+        if abs(sum(v for v, _ in recorded) - value) > rounding_of(self.dtype) * max(size, abs(value)):
+            refuse(
+                "the loss must be a fixed function of the parameters",
+                f"{sum(v for v, _ in recorded):.8g} and {value:.8g} for batch {index} on two calls",
+                "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+            )
 
     @cached_property
     def totals(self) -> tuple[float, float]:
         """(Σ sum, Σ count) over all data and all processes, by one pass without derivatives."""
-        total = torch.zeros(2, dtype=torch.float64)
-        with torch.no_grad():
-            for index, batch in enumerate(self.batches):
-                value, count = self._value(batch)
-                if not bool(torch.isfinite(value)):
-                    refuse(
-                        "the loss must be finite",
-                        f"{float(value)} on batch {index}",
-                        "Look at that batch, or lower the learning rate.",
-                    )
-                total += torch.tensor([float(value), count], dtype=torch.float64)
-        total = self.all_sum(total)
+        with differentiable():
+            total = torch.tensor(self.batch_values, dtype=torch.float64).reshape(-1, 2).sum(0)
+            total = self.all_sum(total)
         if not float(total[1]) > 0:
             refuse(
                 "the data must count for something",
@@ -203,12 +217,14 @@ class Problem:
     def scale(self) -> float:
         """What a sum over batches is multiplied with: 1/count for a mean loss, 1 for a sum."""
         mean = self.loss.mean if isinstance(self.loss, SeparableLoss) else True
-        return 1.0 / self.totals[1] if mean else 1.0
+        count = self.totals[1]
+        return 1.0 / count if mean else 1.0
 
     def loss_value(self) -> float:
         """L(θ) over all data."""
         return self.totals[0] * self.scale
 
+    @differentiable()
     def gradient(self) -> Tensor:
         """∇L(θ) as one flat vector."""
         leaves = self.leaves()
@@ -222,6 +238,7 @@ class Problem:
         self._unused = tuple(name for name in names if name not in used)
         return self.all_sum(flat).mul_(self.scale)
 
+    @differentiable()
     def batch_gradient(
         self, batch: Any, leaves: Mapping[str, Tensor], create_graph: bool, through_loss: bool = True
     ) -> tuple[Tensor | None, ...]:
@@ -245,31 +262,53 @@ class Problem:
         return self._unused
 
     @cached_property
-    def joinable(self) -> bool:
-        """Whether two batches may be run as one: the loss of the first two together is the sum of their losses."""
-        first_two = list(islice(iter(self.batches), 2))
-        whole = joined(*first_two) if len(first_two) == 2 and self.has_outputs else None
-        if whole is None:
-            return False
-        with torch.no_grad():
-            parts = [self._value(batch)[0] for batch in first_two]
-            together = self._value(whole)[0]
-        return abs(float(sum(parts)) - float(together)) <= 1e-5 * abs(float(together))
+    def _few(self) -> list[Any] | None:
+        """A few examples, scattered at random over the data; the same in every process."""
+        found = scattered_examples(self.batches, EXAMPLES, Rng(0).child("probe"))
+        return same_everywhere(found) if self.distributed else found
 
     @cached_property
     def divisible(self) -> bool:
-        """Whether batches may be cut along their first axis."""
-        return all(examples_in(batch) is not None for batch in self.batches)
+        """Whether batches may be cut along their first axis, joined or halved: examples do not see each other."""
+        if not self._few:
+            return False
+        exact = self._in_float64(self._few)
+        try:
+            return are_independent(lambda batch: exact.evaluate(batch, exact.parameters), self._few, Rng(0).child("cut"))
+        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError, KeyError) as error:
+            if "a mean in the place of the sum" in str(error):
+                raise
+            return False
+
+    @property
+    def joinable(self) -> bool:
+        """Whether two batches may be run as one."""
+        return self.has_outputs and self.divisible
 
     @cached_property
     def probe(self) -> Problem:
-        """This problem on a few examples in float64, if the model runs in it."""
+        """This problem on a few examples scattered over the data (a smallest whole batch where examples see each
+        other), in float64 where the model runs in it: what proofs of special methods run on, in one process."""
+        few = self._few if self.divisible else None
+        if not few:
+            smallest = min(self.batches, key=lambda batch: examples_in(batch) or 1, default=None)
+            few = [smallest]
+            if self.distributed:
+                few = same_everywhere(few if smallest is not None else None) or []
+        exact = self._in_float64(few)
+        return exact._copy(batches=Batches(few, float("inf"), True), distributed=False)
+
+    def _in_float64(self, batches: list[Any]) -> Problem:
+        """The problem in float64 where the model runs in it and answers in it; otherwise as it is."""
+        if self.dtype == torch.float64:
+            return self
+        wide = self.cast(torch.float64)
         try:
-            wide = self.subset(8).cast(torch.float64)
-            wide.loss_value()
-            return wide
-        except RuntimeError:
-            return self.subset(8)
+            terms = wide.evaluate(batches[0], wide.parameters)
+        except Exception:
+            return self
+        dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
+        return wide if dtype == torch.float64 else self
 
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""
@@ -279,18 +318,23 @@ class Problem:
 
     def cast(self, dtype: torch.dtype) -> Problem:
         """The same problem in another floating-point type."""
-        return self._copy(
-            parameters={k: _cast(v, dtype) for k, v in self.parameters.items()},
-            fixed={k: _cast(v, dtype) for k, v in self._fixed.items()},
-            batch_dtype=dtype,
-        )
+        with differentiable():
+            return self._copy(
+                parameters={k: cast(v, dtype) for k, v in self.parameters.items()},
+                fixed={k: cast(v, dtype) for k, v in self._fixed.items()},
+                batch_dtype=dtype,
+            )
 
     def select(self, globs: str | Iterable[str]) -> Problem:
         """The same problem in fewer parameters."""
-        names = self.space.match(globs)
-        chosen = {name: self.parameters[name] for name in names}
+        return self.only(self.space.match(globs))
+
+    def only(self, names: Iterable[str]) -> Problem:
+        """The same problem in the parameters of exactly these names."""
+        space = self.space.only(names)
+        chosen = {name: self.parameters[name] for name in space.names}
         rest = {name: t for name, t in self.parameters.items() if name not in chosen}
-        return self._copy(parameters=chosen, fixed={**self._fixed, **rest}, space=ParameterSpace.of(chosen))
+        return self._copy(parameters=chosen, fixed={**self._fixed, **rest}, space=space)
 
     def subset(self, examples: int) -> Problem:
         """The same problem on the first `examples` examples (whole batches where they cannot be cut)."""
@@ -299,119 +343,61 @@ class Problem:
         for batch in self.batches:
             if missing <= 0:
                 break
-            kept.append(first_examples(batch, missing))
-            missing -= examples_in(batch) or 1
+            size = examples_in(batch) or 1
+            kept.append(first_examples(batch, missing) if size > missing and self.divisible else batch)
+            missing -= size
         return self._copy(batches=Batches(kept, float("inf"), True))
 
-    def at(self, parameters: Mapping[str, Tensor]) -> Problem:
-        """The same problem at other parameter values, given by name."""
-        new = {
-            name: parameters[name].detach().to(t) if name in parameters else t for name, t in self.parameters.items()
-        }
-        return self._copy(parameters=new)
+    def at(self, state: Mapping[str, Tensor]) -> Problem:
+        """The same problem at other values, by name: a state dict of parameters, and of buffers where there are any."""
+        with differentiable():
+            new = from_checkpoint(self.model, state, {**self.parameters, **self._fixed})
+        return self._copy(
+            parameters={name: new.get(name, t) for name, t in self.parameters.items()},
+            fixed={name: new.get(name, t) for name, t in self._fixed.items()},
+        )
 
     def _copy(self, **changes: Any) -> Problem:
         settings: dict[str, Any] = {
-            "runner": self._runner,
+            "evaluation": self._evaluation,
             "batches": self.batches,
             "space": self.space,
             "parameters": self.parameters,
             "fixed": self._fixed,
-            "freeze": self.freeze,
             "memory": self.memory_budget.limit,
             "distributed": self.distributed,
             "batch_dtype": self._batch_dtype,
         }
         return Problem(**{**settings, **changes})
 
-    def _value(self, batch: Any) -> tuple[Tensor, float]:
-        terms = self.evaluate(batch, self.parameters)
-        return (terms.total if isinstance(terms, ScalarLoss) else terms.value), terms.count
+    def _cut(self, batch_size: int) -> Problem:
+        """One batch of more examples than that, in several where they do not see each other; otherwise as it is."""
+        batch = next(iter(self.batches), None)
+        large = self.batches.single and is_example_tuple(batch) and len(batch[0]) > batch_size
+        anywhere = any_process(large, self.device) if self.distributed else large
+        if not (anywhere and self.divisible and large):
+            return self
+        cut = self._copy(batches=Batches(in_batches(batch, batch_size), float("inf"), True))
+        cut.__dict__.update({name: self.__dict__[name] for name in ("_few", "divisible")})
+        return cut
 
-    def _try_first_batch(self) -> None:
-        batch = next(iter(self.batches))
-        with random_state_kept(self.device), torch.no_grad():
-            try:
-                first = self._value(batch)[0]
-            except HesscopeError:
-                raise
-            except Exception as error:
-                raise explain_forward_error(error, batch) from error
-            again = self._value(next(iter(self.batches)))[0]
-        if not same_value(first, again):
+    def _refuse_uncut(self, data: Any, batch_size: int) -> None:
+        """Batches that Hesscope would have to make, of examples that see each other, are nobody's batches."""
+        if isinstance(data, DataLoader) or not (isinstance(data, Dataset) or is_example_tuple(data)):
+            return
+        sizes = [examples_in(batch) or 0 for batch in self.batches]
+        cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > 2 * batch_size
+        if cut_by_us and not self.divisible:
             refuse(
-                "the loss must be a fixed function of the parameters",
-                f"{float(first):.8g} and {float(again):.8g} for the first batch on two calls",
-                "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+                "examples must not see each other where Hesscope makes the batches",
+                f"{sum(sizes)} examples whose loss is not the sum of its parts, and batches of {batch_size}",
+                "Pass a DataLoader or a list with the batches you train on.",
             )
+
+    def value_of(self, batch: Any) -> tuple[float, float]:
+        """(sum, count) of one batch, without derivatives."""
+        terms = self.evaluate(batch, self.parameters)
+        return float(terms.total if isinstance(terms, ScalarLoss) else terms.value), terms.count
 
     def __repr__(self) -> str:
         return f"Problem({type(self.model).__name__}, {self.space.size} parameters in {len(self.space.names)} tensors)"
-
-
-def _default_forward(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-    """`model(*inputs), targets` for tuples; `model(**inputs), labels` for dicts."""
-    if isinstance(batch, Mapping):
-        key = next((key for key in _TARGET_KEYS if key in batch), None)
-        if key is None:
-            refuse(f"a dict batch must have one of {_TARGET_KEYS}", f"keys {sorted(batch)}", "Or pass forward=.")
-        outputs = model(**{name: value for name, value in batch.items() if name != key})
-        return getattr(outputs, "logits", outputs), batch[key]
-    if isinstance(batch, tuple | list) and len(batch) >= 2:
-        outputs = model(*batch[:-1])
-        return getattr(outputs, "logits", outputs), batch[-1]
-    refuse(
-        "a batch must be (inputs, ..., targets) or a dict with targets", f"{type(batch).__name__}", "Or pass forward=."
-    )
-
-
-def _unwrap(model: Any) -> Any:
-    """The module inside DistributedDataParallel or torch.compile."""
-    while True:
-        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
-            model = model.module
-        elif hasattr(model, "_orig_mod"):
-            model = model._orig_mod
-        else:
-            return model
-
-
-def _snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Copies of the selected trainable parameters, and of everything else the model holds."""
-    everything = {name: p.detach().clone() for name, p in model.named_parameters()}
-    trainable = {
-        name: everything[name] for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()
-    }
-    if not everything:
-        refuse("the model must have parameters", f"{type(model).__name__} with none", "Check the model.")
-    if not trainable:
-        refuse("at least one parameter must require a gradient", "all frozen", "Set requires_grad_(True) on some.")
-    chosen = ParameterSpace.of(everything).match(params)
-    selected = {name: trainable[name] for name in chosen if name in trainable}
-    if not selected:
-        refuse(
-            "params must select a trainable parameter",
-            f"{params!r}, which selects only frozen ones",
-            "Set requires_grad_(True) on them.",
-        )
-    for name, tensor in selected.items():
-        if tensor.dtype == torch.float16:
-            refuse(
-                "parameters must have at least bfloat16's range",
-                f"{name!r} in float16",
-                "Use model.float() or model.bfloat16().",
-            )
-    devices = {str(t.device) for t in selected.values()}
-    if len(devices) > 1:
-        refuse(
-            "the selected parameters must be on one device",
-            f"{sorted(devices)}",
-            "Select the part on one device with params=.",
-        )
-    fixed = {name: t for name, t in everything.items() if name not in selected}
-    fixed |= {name: b.detach().clone() for name, b in model.named_buffers()}
-    return selected, fixed
-
-
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor

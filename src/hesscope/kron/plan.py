@@ -52,6 +52,7 @@ def plan_layer(problem: Problem, name: str, curvature: Curvature = "auto") -> Pl
         problem.need_outputs("the Gauss-Newton factor of a layer")
     batch = _few(next(iter(problem.batches)))
     sharp = _in_float64(problem, batch)
+    layer = find_layer(sharp, name)  # each problem runs its own copy of the model
     _check_own_weight(sharp, batch, layer)
     first = tap(sharp, batch, [layer], [False])
     if len(first.seen[0].z) > 1 and not _independent(sharp, batch, layer, False):
@@ -66,7 +67,8 @@ def plan_layer(problem: Problem, name: str, curvature: Curvature = "auto") -> Pl
     exact = has_columns and curvature != "second_derivative" and _factors_are_exact(trial)
     if curvature == "gauss_newton" and not has_columns:
         refuse("Gauss-Newton factors need a convex loss with a known factor", "another loss", "Use curvature='auto'.")
-    return Plan(layer, flat, exact or curvature == "gauss_newton", exact, _in_order(trial), trial.seen[0].z.shape[1])
+    exact_factors = exact or curvature == "gauss_newton"
+    return Plan(find_layer(problem, name), flat, exact_factors, exact, _in_order(trial), trial.seen[0].z.shape[1])
 
 
 def _in_float64(problem: Problem, batch: Any) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from dataclasses import asdict
 from itertools import pairwise
@@ -58,8 +59,7 @@ def train(
     problem: Problem, steps: int, rate: float, keep: tuple[float, ...], batch: int | None, rng: Rng
 ) -> list[tuple[float, dict[str, Tensor]]]:
     """Adam with a cosine schedule to zero; (step, parameters) at the shares `keep` of the steps."""
-    model = problem.model
-    model.load_state_dict({name: value.clone() for name, value in problem.parameters.items()}, strict=False)
+    model = copy.deepcopy(problem.model)
     data = list(problem.batches)
     x, y = (torch.cat([part[k] for part in data]) for k in range(2))
     cross_entropy = not y.is_floating_point()

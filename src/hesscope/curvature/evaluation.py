@@ -1,0 +1,137 @@
+"""Runs a model and its loss on one batch, at the problem's own parameters or at any others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..errors import refuse
+from .determinism import eval_mode, random_state_kept
+from .functional_call import call_at
+from .gradient_mode import differentiable
+from .losses.base import OutputLoss
+from .losses.parse import SeparableLoss
+from .private_copy import private_copy
+
+Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
+Loss = SeparableLoss | Callable[..., Any]
+_TARGET_KEYS = ("labels", "label", "targets", "target", "y")
+
+# One evaluation at a time in a process: parameters are swapped and attention kernels chosen for its duration.
+EVALUATION_LOCK = RLock()
+
+
+@dataclass
+class ScalarLoss:
+    """A loss that comes as one number: (sum, count) of a batch, connected to the parameters."""
+
+    total: Tensor
+    count: float
+
+
+class Evaluation(nn.Module):
+    """Model and loss as one module, so that parameters can be swapped in by name below `model.`.
+
+    `private` says that the model is our own copy, whose parameters are those of the problem; otherwise it is the
+    user's model, which a closure somewhere holds on to, and every evaluation swaps and restores.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, forward: Forward | None, state: Mapping[str, Tensor], freeze: bool
+    ) -> None:
+        super().__init__()
+        self.model, self.loss, self.split = model, loss, forward or default_forward
+        self.state, self.freeze = dict(state), freeze
+        self.private = False
+        self.draws_randomly = False  # the forward pass advances the random state, if without effect
+        self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
+        self._traced = False
+
+    @staticmethod
+    def of_copy(
+        model: nn.Module,
+        loss: Loss,
+        forward: Forward | None,
+        state: Mapping[str, Tensor],
+        selected: set[str],
+        freeze: bool,
+    ) -> Evaluation:
+        """An evaluation of a private copy of `model` with the tensors of `state`."""
+        made = Evaluation(private_copy(model, state, selected), loss, forward, state, freeze)
+        made.private = True
+        if freeze:
+            made.model.eval()
+        return made
+
+    def moved(self, state: Mapping[str, Tensor], selected: set[str]) -> Evaluation:
+        """The same with other tensors: a copy of the copy, or the user's model again."""
+        if self.private:
+            made = Evaluation.of_copy(self.model, self.loss, self.split, state, selected, self.freeze)
+        else:
+            made = Evaluation(self.model, self.loss, self.split, state, self.freeze)
+        made.restored, made.draws_randomly = self.restored, self.draws_randomly
+        return made
+
+    def own_leaves(self, names: tuple[str, ...]) -> dict[str, Tensor] | None:
+        """The model's own parameters by name, where it is ours to differentiate."""
+        if not self.private:
+            return None
+        own = dict(self.model.named_parameters())
+        return {name: own[name] for name in names}
+
+    def at(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool) -> OutputLoss | ScalarLoss:
+        """Model and loss on one batch at these parameters. Fused attention kernels have no second derivative, the math
+        kernel has."""
+        with EVALUATION_LOCK, differentiable(), random_state_kept(self.draws_randomly), sdpa_kernel(SDPBackend.MATH):
+            self._traced = traced
+            if self._is_own(parameters):
+                # Nothing is swapped, so that checkpointed parts see the same parameters when they run again.
+                return self(batch)  # type: ignore[no-any-return]
+            state = {**self.state, **parameters}
+            state |= {name: state[name].clone() for name in self.restored}
+            with eval_mode(self.model, self.freeze):
+                return call_at(self, {f"model.{name}": tensor for name, tensor in state.items()}, (batch,))  # type: ignore[no-any-return]
+
+    def _is_own(self, parameters: Mapping[str, Tensor]) -> bool:
+        if not self.private or self.restored:
+            return False
+        own = dict(self.model.named_parameters())
+        trained = sum(p.requires_grad for p in own.values())
+        return len(parameters) == trained and all(own.get(name) is tensor for name, tensor in parameters.items())
+
+    def forward(self, batch: Any) -> OutputLoss | ScalarLoss:
+        if isinstance(self.loss, SeparableLoss):
+            return self.loss.rows(*self.split(self.model, batch), traced=self._traced)
+        result = self.loss(self.model) if batch is None else self.loss(self.model, batch)
+        if isinstance(result, Tensor) and batch is None:
+            result = (result, 1.0)
+        if not (
+            isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor) and result[0].ndim == 0
+        ):
+            refuse(
+                "loss(model, batch) must return (sum, count): a scalar tensor and a number",
+                f"{type(result).__name__}",
+                "Return the summed loss of the batch and what a mean divides by.",
+            )
+        return ScalarLoss(result[0], float("nan") if self._traced else float(result[1]))
+
+
+def default_forward(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+    """`model(*inputs), targets` for tuples; `model(**inputs), labels` for dicts."""
+    if isinstance(batch, Mapping):
+        key = next((key for key in _TARGET_KEYS if key in batch), None)
+        if key is None:
+            refuse(f"a dict batch must have one of {_TARGET_KEYS}", f"keys {sorted(batch)}", "Or pass forward=.")
+        outputs = model(**{name: value for name, value in batch.items() if name != key})
+        return getattr(outputs, "logits", outputs), batch[key]
+    if isinstance(batch, tuple | list) and len(batch) >= 2:
+        outputs = model(*batch[:-1])
+        return getattr(outputs, "logits", outputs), batch[-1]
+    refuse(
+        "a batch must be (inputs, ..., targets) or a dict with targets", f"{type(batch).__name__}", "Or pass forward=."
+    )

@@ -1,0 +1,135 @@
+"""Before anything is computed: the model runs, gives the same twice, and what it reads and writes is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from ..errors import HesscopeError, refuse
+from .data import first_examples, tensors_of
+from .determinism import explain_forward_error, random_state_kept, same_value
+from .engines.memory import is_out_of_memory
+from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss
+from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
+
+if TYPE_CHECKING:
+    from .problem import Problem
+
+
+def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[Evaluation, tuple[float, float] | None]:
+    """How the problem is to be evaluated, and what its first batch gives; refuses what is not a fixed function."""
+    batch = next(iter(problem.batches), None)
+    if batch is None and problem.distributed:
+        return problem._evaluation, None  # an empty share
+    theirs = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with EVALUATION_LOCK, random_state_kept() as random_state:
+        evaluation = problem._evaluation
+        first, run = _watched(problem, evaluation, theirs, batch)
+        if run.read:
+            # Something holds on to the user's own model (a closure, a patched forward): swap parameters in there.
+            evaluation = Evaluation(model, evaluation.loss, evaluation.split, evaluation.state, evaluation.freeze)
+            first, run = _watched(problem, evaluation, theirs, batch)
+            _refuse_captured(run)
+        run.refuse_other_functions(dict(model.named_parameters()))
+        _restore_written(evaluation, run, theirs)
+        assert random_state is not None
+        evaluation.draws_randomly = random_state.moved()
+        again = _value(problem, evaluation, next(iter(problem.batches)))
+        if not same_value(first[0], again[0]):
+            refuse(
+                "the loss must be a fixed function of the parameters",
+                f"{first[0]:.8g} and {again[0]:.8g} for the first batch on two calls",
+                "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+            )
+        problem.__dict__["_evaluation"] = evaluation
+        _look_at_graph(problem, evaluation, batch, theirs)
+    return evaluation, first
+
+
+def _value(problem: Problem, evaluation: Evaluation, batch: Any) -> tuple[float, float]:
+    problem.__dict__["_evaluation"] = evaluation
+    return problem.value_of(batch)
+
+
+def _watched(
+    problem: Problem, evaluation: Evaluation, theirs: dict[str, Tensor], batch: Any
+) -> tuple[tuple[float, float], FirstRun]:
+    run = FirstRun(theirs, evaluation.state, tensors_of(batch))
+    try:
+        with run.watching():
+            return _value(problem, evaluation, batch), run
+    except HesscopeError:
+        raise
+    except Exception as error:
+        try:
+            return _value(problem, evaluation, batch), run  # only the watching failed
+        except Exception:
+            raise explain_forward_error(error, batch) from error
+
+
+def _refuse_captured(run: FirstRun) -> None:
+    if run.read:
+        refuse(
+            "the loss and the model must take their parameters from the model that is passed",
+            f"code that holds on to the tensor {min(run.read)!r} itself",
+            "Write loss(model, batch) with that model's parameters, or read them as attributes of a module.",
+        )
+
+
+def _restore_written(evaluation: Evaluation, run: FirstRun, theirs: dict[str, Tensor]) -> None:
+    """Buffers that a forward pass changes begin every pass with the values they have in the user's model."""
+    written = tuple(name for name in evaluation.state if name in run.written)
+    for name in written:
+        evaluation.state[name].copy_(theirs[name])
+    evaluation.restored = written
+
+
+def _look_at_graph(problem: Problem, evaluation: Evaluation, batch: Any, theirs: dict[str, Tensor]) -> None:
+    """Checkpointing must be of the kind that can be differentiated, and see our parameters when it runs again."""
+    output = _graph_of(problem, first_examples(batch, 2)) or _graph_of(problem, batch)
+    if output is None:
+        return
+    if any(node.name() == "CheckpointFunctionBackward" for node in nodes_of(output[0])):
+        refuse_reentrant()
+    own = dict(evaluation.model.named_buffers())
+    replaced = {name for name, buffer in own.items() if buffer is not evaluation.state[name]}
+    if evaluation.private and replaced:
+        for path, module in evaluation.model.named_modules():
+            for local in module._buffers:
+                name = f"{path}.{local}" if path else local
+                if name in replaced:
+                    module._buffers[local] = evaluation.state[name]
+        evaluation.restored = tuple({*evaluation.restored, *replaced})
+    if not evaluation.private:
+        _refuse_recomputed(output, evaluation, theirs)
+
+
+def _graph_of(problem: Problem, batch: Any) -> tuple[Tensor, dict[str, Tensor]] | None:
+    leaves = problem.leaves()
+    try:
+        with reentrant_checkpoints_refused():
+            terms = problem.evaluate(batch, leaves)
+    except HesscopeError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            return None
+        return None
+    output = terms.total if isinstance(terms, ScalarLoss) else terms.f
+    return output, leaves
+
+
+def _refuse_recomputed(
+    output: tuple[Tensor, dict[str, Tensor]], evaluation: Evaluation, theirs: dict[str, Tensor]
+) -> None:
+    """Parts that run again in the backward pass would find the user's parameters in a model that is not ours."""
+    value, leaves = output
+    if not value.requires_grad:
+        return
+    import torch
+
+    run = FirstRun(theirs, evaluation.state, ())
+    with run.watching():
+        torch.autograd.grad(value.sum(), list(leaves.values()), allow_unused=True)
+    _refuse_captured(run)

@@ -1,0 +1,151 @@
+"""What a forward pass does besides computing: it may read the user's own model, change its own tensors, or round."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from ..errors import refuse
+
+
+def storage_of(tensor: Tensor) -> int | None:
+    """Where the numbers of a tensor lie; None where it has none of its own."""
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def places(tensors: Mapping[str, Tensor]) -> dict[int, str]:
+    """The storages of named tensors."""
+    found = ((storage_of(tensor), name) for name, tensor in tensors.items())
+    return {place: name for place, name in found if place is not None}
+
+
+class _Operations(TorchDispatchMode):
+    """Looks at the tensors that every operation reads and writes."""
+
+    def __init__(self, foreign: Mapping[int, str], own: Mapping[int, str]) -> None:
+        super().__init__()
+        self._foreign, self._own = foreign, own
+        self.read: set[str] = set()
+        self.written: set[str] = set()
+        self.scaled_by_frequency = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.read |= self._among(self._foreign, tree_iter((args, kwargs)))
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self.written |= self._among(self._own, tree_iter(value))
+            self.scaled_by_frequency |= argument.name == "scale_grad_by_freq" and value is True
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _among(places: Mapping[int, str], values: Iterable[Any]) -> set[str]:
+        found = (storage_of(value) for value in values if isinstance(value, Tensor))
+        return {places[place] for place in found if place is not None and place in places}
+
+
+class _Calls(TorchFunctionMode):
+    """Notices whether functions run under autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounded = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.rounded |= torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        return func(*args, **(kwargs or {}))
+
+
+class FirstRun:
+    """What one forward pass was seen to do: tensors of the user's model it read, own ones it wrote."""
+
+    def __init__(self, foreign: Mapping[str, Tensor], own: Mapping[str, Tensor], batch: Iterable[Tensor]) -> None:
+        data = {storage_of(tensor) for tensor in batch}
+        self._operations = _Operations(
+            {place: name for place, name in places(foreign).items() if place not in data}, places(own)
+        )
+        self._calls = _Calls()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        with self._operations, self._calls:
+            yield
+
+    @property
+    def read(self) -> set[str]:
+        return self._operations.read
+
+    @property
+    def written(self) -> set[str]:
+        return self._operations.written
+
+    def refuse_other_functions(self, parameters: Iterable[str]) -> None:
+        """Refuse a forward pass whose derivative is not that of the loss it computes."""
+        changed = sorted(self.written & set(parameters))
+        if changed:
+            refuse(
+                "a forward pass must leave the parameters as they are",
+                f"one that changes {', '.join(map(repr, changed[:3]))} (as Embedding(max_norm=...) does)",
+                "Renormalise or clip after each step of training instead, and pass the model without it.",
+            )
+        if self._operations.scaled_by_frequency:
+            refuse(
+                "gradients must be those of the loss",
+                "an embedding with scale_grad_by_freq=True, which divides them by how often a token occurs",
+                "Set scale_grad_by_freq=False: its Hessian is that of the loss you minimise.",
+            )
+        if self._calls.rounded:
+            refuse(
+                "the model must compute in the type of its parameters",
+                "torch.autocast inside its forward pass",
+                "Take the autocast out of the model; use model.bfloat16() if the Hessian in that type is wanted.",
+            )
+
+
+@contextmanager
+def reentrant_checkpoints_refused() -> Iterator[None]:
+    """Refuse checkpointing that hides parameters from the graph: it says so in a warning, which is an error here."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for one in caught:
+        if "None of the inputs have requires_grad=True" in str(one.message):
+            refuse_reentrant()
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def refuse_reentrant() -> None:
+    refuse(
+        "activation checkpointing must keep the parameters in the graph",
+        "torch.utils.checkpoint with use_reentrant=True",
+        "Pass use_reentrant=False: it recomputes the same, and can be differentiated twice.",
+    )
+
+
+def nodes_of(output: Tensor) -> Iterator[Any]:
+    """Every node of the graph behind a tensor."""
+    seen: set[Any] = set()
+    waiting = [output.grad_fn] if output.grad_fn is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [parent for parent, _ in node.next_functions if parent is not None]
+
+
+def has_lazy_parameters(model: nn.Module) -> bool:
+    """Whether some parameter has no shape yet."""
+    return any(isinstance(p, nn.UninitializedParameter) for p in model.parameters())

@@ -1,0 +1,30 @@
+"""Derivatives wherever the caller stands: inside `torch.no_grad()`, `torch.inference_mode()` or autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor
+
+
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """Gradients are recorded inside the block, in the tensors' own types, whatever is switched on around it.
+
+    Lightning validates under `inference_mode`; a Hessian made there must not be zero. Usable as a decorator.
+    """
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor without history; copied where it comes from inference mode, as no gradient may pass such a tensor."""
+    return tensor.clone() if tensor.is_inference() else tensor.detach()

@@ -1,0 +1,74 @@
+"""A copy of the user's model that belongs to one problem, so that the model itself is never touched."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .gradient_mode import plain
+
+
+def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozenset[str] | set[str]) -> nn.Module:
+    """The model with the tensors of `state` as its parameters and buffers (shared, not copied).
+
+    What was tied stays tied; only the `selected` parameters require a gradient. Other tensors that modules hold
+    (constants, the derived weights of old-style weight-norm, which `deepcopy` refuses) are copied without history.
+    """
+    memo: dict[int, Any] = {}
+    for name, parameter in model.named_parameters():
+        memo[id(parameter)] = nn.Parameter(state[name], requires_grad=name in selected)
+    for name, buffer in model.named_buffers():
+        memo[id(buffer)] = state[name]
+    floating = {t.dtype for t in state.values() if t.is_floating_point()}
+    for module in model.modules():
+        for held in _tensors(vars(module)):
+            if id(held) not in memo:
+                memo[id(held)] = _constant(held, floating)
+    made = _deepcopy(model, memo)
+    for module in made.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            module.sparse = False  # the same derivatives, in tensors that can be differentiated again
+    return made
+
+
+def _constant(tensor: Tensor, floating: set[torch.dtype]) -> Tensor:
+    """A constant follows the model where that was cast to one other type."""
+    value = plain(tensor).clone()
+    if value.is_floating_point() and floating == {torch.float64}:
+        value = value.double()
+    return value
+
+
+def _deepcopy(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    try:
+        return copy.deepcopy(model, dict(memo))
+    except Exception:
+        # Attributes that cannot be copied (a generator, a lock, an open file) are shared; the rest is copied.
+        for module in model.modules():
+            for name, value in vars(module).items():
+                if name not in ("_parameters", "_buffers", "_modules") and not _copies(value, memo):
+                    memo[id(value)] = value
+        return copy.deepcopy(model, memo)
+
+
+def _copies(value: Any, memo: dict[int, Any]) -> bool:
+    try:
+        copy.deepcopy(value, dict(memo))
+    except Exception:
+        return False
+    return True
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            yield from _tensors(item)

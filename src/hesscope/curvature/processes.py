@@ -1,0 +1,45 @@
+"""What the processes of a data-parallel problem must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..errors import refuse
+from .snapshot import digest
+
+
+def refuse_different_models(state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Every process must hold the same parameters and buffers: sums of different Hessians are of no loss at all."""
+    own = torch.tensor([digest(state)], dtype=torch.int64, device=device)
+    least, most = own.clone(), own.clone()
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    if int(least) != int(most):
+        refuse(
+            "every process must hold the same model",
+            "other parameters or buffers in another process",
+            "Load the same checkpoint everywhere, or wrap the model in DistributedDataParallel, which synchronises it.",
+        )
+
+
+def any_process(flag: bool, device: torch.device) -> bool:
+    """Whether it holds in some process."""
+    found = torch.tensor([int(flag)], device=device)
+    dist.all_reduce(found, op=dist.ReduceOp.MAX)
+    return bool(found)
+
+
+def same_everywhere(value: Any) -> Any:
+    """The value of the first process that has one, in every process."""
+    have: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(have, bool(value))
+    if not any(have):
+        return None
+    box = [value]
+    dist.broadcast_object_list(box, src=have.index(True))
+    return box[0]

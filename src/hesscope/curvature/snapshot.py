@@ -1,0 +1,113 @@
+"""The tensors of a model, by name: what a problem starts from, and what a checkpoint may replace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import refuse
+from ..space import ParameterSpace
+from .gradient_mode import plain
+
+
+def unwrap(model: Any) -> Any:
+    """The module inside DistributedDataParallel or torch.compile."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Copies of the selected trainable parameters, and of everything else the model holds."""
+    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+        refuse("parameters must have their shapes", "a lazy module that has not run yet", "Run one batch through it.")
+    everything = {name: plain(p).clone() for name, p in model.named_parameters()}
+    trainable = {
+        name: everything[name] for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()
+    }
+    if not everything:
+        refuse("the model must have parameters", f"{type(model).__name__} with none", "Check the model.")
+    if not trainable:
+        refuse("at least one parameter must require a gradient", "all frozen", "Set requires_grad_(True) on some.")
+    chosen = ParameterSpace.of(everything).match(params)
+    selected = {name: trainable[name] for name in chosen if name in trainable}
+    if not selected:
+        refuse(
+            "params must select a trainable parameter",
+            f"{params!r}, which selects only frozen ones",
+            "Set requires_grad_(True) on them.",
+        )
+    for name, tensor in selected.items():
+        if tensor.dtype == torch.float16:
+            refuse(
+                "parameters must have at least bfloat16's range",
+                f"{name!r} in float16",
+                "Use model.float() or model.bfloat16().",
+            )
+    devices = {str(t.device) for t in selected.values()}
+    if len(devices) > 1:
+        refuse(
+            "the selected parameters must be on one device",
+            f"{sorted(devices)}",
+            "Select the part on one device with params=.",
+        )
+    fixed = {name: t for name, t in everything.items() if name not in selected}
+    fixed |= {name: plain(b).clone() for name, b in model.named_buffers()}
+    return selected, fixed
+
+
+def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in another floating-point type; other tensors as they are."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def from_checkpoint(model: nn.Module, state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of `own` that a state dict replaces, by their names there; tied names are one tensor."""
+    names = _first_names(model)
+    found: dict[str, Tensor] = {}
+    for name, value in state.items():
+        if name.endswith("_extra_state"):
+            continue
+        key = names.get(name)
+        if key is None or key not in own:
+            shown = ", ".join(list(own)[:8]) + (", ..." if len(own) > 8 else "")
+            refuse("every name must be one of the model's", f"{name!r}", f"The model has: {shown}.")
+        value = torch.as_tensor(value)
+        if tuple(value.shape) != tuple(own[key].shape):
+            refuse(
+                f"{name!r} must have the shape {tuple(own[key].shape)}",
+                f"{tuple(value.shape)}",
+                "Is the checkpoint that of another model?",
+            )
+        new = plain(value).to(own[key], copy=True)
+        if key in found and not torch.equal(found[key], new):
+            refuse("tied tensors must be equal", f"another value for {name!r} than for {key!r}", "Give one of them.")
+        found[key] = new
+    return found
+
+
+def _first_names(model: nn.Module) -> dict[str, str]:
+    """Every name of every parameter and buffer, with the first name of the same tensor."""
+    first: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for named in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
+        for name, tensor in named:
+            found[name] = first.setdefault(id(tensor), name)
+    return found
+
+
+def digest(tensors: Mapping[str, Tensor]) -> int:
+    """A number of 62 bits that two sets of named tensors share only where they are equal."""
+    total = hashlib.sha256()
+    for name, tensor in tensors.items():
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return int.from_bytes(total.digest()[:8], "little") >> 2
