@@ -168,7 +168,7 @@ def joined(first: Any, second: Any) -> Any | None:
         items = {key: joined(first[key], second[key]) for key in first}
         return _like(first, items) if all(value is not None for value in items.values()) else None
     if isinstance(first, tuple | list) and isinstance(second, tuple | list) and len(first) == len(second):
-        parts = [joined(a, b) for a, b in zip(first, second, strict=True)]
+        parts: list[Any] = [joined(a, b) for a, b in zip(first, second, strict=True)]
         if any(part is None for part in parts):
             return None
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)

@@ -56,17 +56,19 @@ class RandomState:
     """The global random state of torch, NumPy and Python, as it was when this was made."""
 
     def __init__(self) -> None:
-        self._torch, self._python, self._numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._torch, self._python = torch.get_rng_state(), random.getstate()
+        self._numpy = np.random.get_state()  # noqa: NPY002
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
     def moved(self) -> bool:
         """Whether something has been drawn since."""
         cuda = torch.cuda.get_rng_state_all() if self._cuda else []
+        numpy = np.random.get_state()  # noqa: NPY002
         return (
             not torch.equal(self._torch, torch.get_rng_state())
             or any(not torch.equal(a, b) for a, b in zip(self._cuda, cuda, strict=True))
             or self._python != random.getstate()
-            or any(not np.array_equal(a, b) for a, b in zip(self._numpy, np.random.get_state(), strict=True))
+            or any(not np.array_equal(a, b) for a, b in zip(self._numpy, numpy, strict=True))
         )
 
     def restore(self) -> None:
@@ -74,7 +76,7 @@ class RandomState:
         if self.moved():
             torch.set_rng_state(self._torch)
             random.setstate(self._python)
-            np.random.set_state(self._numpy)
+            np.random.set_state(self._numpy)  # noqa: NPY002
             if self._cuda:
                 torch.cuda.set_rng_state_all(self._cuda)
 

@@ -16,6 +16,7 @@ from .functional_call import call_at
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
 from .losses.parse import SeparableLoss
+from .plain_operations import plain_operations
 from .private_copy import private_copy
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
@@ -87,7 +88,13 @@ class Evaluation(nn.Module):
     def at(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters. Fused attention kernels have no second derivative, the math
         kernel has."""
-        with EVALUATION_LOCK, differentiable(), random_state_kept(self.draws_randomly), sdpa_kernel(SDPBackend.MATH):
+        with (
+            EVALUATION_LOCK,
+            differentiable(),
+            random_state_kept(self.draws_randomly),
+            sdpa_kernel(SDPBackend.MATH),
+            plain_operations(self.model, traced),
+        ):
             self._traced = traced
             if self._is_own(parameters):
                 # Nothing is swapped, so that checkpointed parts see the same parameters when they run again.

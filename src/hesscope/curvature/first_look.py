@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import HesscopeError, refuse
 from .data import first_examples, tensors_of
 from .determinism import explain_forward_error, random_state_kept, same_value
-from .engines.memory import is_out_of_memory
 from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 
-def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[Evaluation, tuple[float, float] | None]:
-    """How the problem is to be evaluated, and what its first batch gives; refuses what is not a fixed function."""
+def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, float] | None:
+    """Settle how the problem is evaluated, and return what its first batch gives; refuse what is not a fixed function."""
     batch = next(iter(problem.batches), None)
     if batch is None and problem.distributed:
-        return problem._evaluation, None  # an empty share
+        return None  # an empty share
     theirs = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with EVALUATION_LOCK, random_state_kept() as random_state:
+    with EVALUATION_LOCK, reentrant_checkpoints_refused(), random_state_kept() as random_state:
         evaluation = problem._evaluation
         first, run = _watched(problem, evaluation, theirs, batch)
         if run.read:
@@ -42,13 +42,12 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[Evaluation,
                 f"{first[0]:.8g} and {again[0]:.8g} for the first batch on two calls",
                 "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
             )
-        problem.__dict__["_evaluation"] = evaluation
         _look_at_graph(problem, evaluation, batch, theirs)
-    return evaluation, first
+    return first
 
 
 def _value(problem: Problem, evaluation: Evaluation, batch: Any) -> tuple[float, float]:
-    problem.__dict__["_evaluation"] = evaluation
+    problem._given = problem._made = evaluation
     return problem.value_of(batch)
 
 
@@ -108,14 +107,11 @@ def _look_at_graph(problem: Problem, evaluation: Evaluation, batch: Any, theirs:
 def _graph_of(problem: Problem, batch: Any) -> tuple[Tensor, dict[str, Tensor]] | None:
     leaves = problem.leaves()
     try:
-        with reentrant_checkpoints_refused():
-            terms = problem.evaluate(batch, leaves)
+        terms = problem.evaluate(batch, leaves)
     except HesscopeError:
         raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            return None
-        return None
+    except Exception:
+        return None  # too few examples to run, or too many for the memory
     output = terms.total if isinstance(terms, ScalarLoss) else terms.f
     return output, leaves
 
@@ -127,8 +123,6 @@ def _refuse_recomputed(
     value, leaves = output
     if not value.requires_grad:
         return
-    import torch
-
     run = FirstRun(theirs, evaluation.state, ())
     with run.watching():
         torch.autograd.grad(value.sum(), list(leaves.values()), allow_unused=True)

@@ -30,11 +30,11 @@ def places(tensors: Mapping[str, Tensor]) -> dict[int, str]:
     return {place: name for place, name in found if place is not None}
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Looks at the tensors that every operation reads and writes."""
 
     def __init__(self, foreign: Mapping[int, str], own: Mapping[int, str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._foreign, self._own = foreign, own
         self.read: set[str] = set()
         self.written: set[str] = set()

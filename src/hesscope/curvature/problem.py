@@ -8,21 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from ..errors import refuse
 from ..rng import Rng
 from ..space import ParameterSpace
-from .data import (
-    Batches,
-    as_batches,
-    checked_batch_size,
-    examples_in,
-    first_examples,
-    in_batches,
-    is_example_tuple,
-    to_device,
-)
+from .cutting import cut_in_batches, refuse_own_batches
+from .data import Batches, as_batches, checked_batch_size, examples_in, first_examples, to_device
 from .determinism import refuse_random_modules
 from .engines.memory import MemoryBudget, parse_bytes
 from .evaluation import EVALUATION_LOCK, Evaluation, Forward, Loss
@@ -32,7 +24,7 @@ from .gradient_mode import differentiable
 from .independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .losses.base import OutputLoss
 from .losses.parse import SeparableLoss, parse
-from .processes import any_process, refuse_different_models, same_everywhere
+from .processes import refuse_different_models, same_everywhere
 from .snapshot import cast, from_checkpoint, snapshot, unwrap
 
 _BATCH_SIZE = 1024
@@ -70,6 +62,7 @@ class Problem:
         self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
         self.verdict: Any = None  # what hs.check found, once it has run
         self.proofs: dict[str, Any] = {}  # what was proven of the derivatives, by the first products
+        self._made: Evaluation | None = None
         self._first_value: tuple[float, float] | None = None
 
     @staticmethod
@@ -113,23 +106,27 @@ class Problem:
         problem = Problem(evaluation, batches, space, selected, fixed, memory=memory, distributed=distributed)
         if distributed:
             refuse_different_models(state, device)
-        problem = problem._cut(size)
-        problem._given, problem._first_value = look_at_first_batch(problem, model)
+        problem = cut_in_batches(problem, size)
+        problem._first_value = look_at_first_batch(problem, model)
         if batch_size is not None or isinstance(data, Dataset):
-            problem._refuse_uncut(data, size)
+            refuse_own_batches(problem, data, size)
         return problem
 
-    @cached_property
+    @property
     def _evaluation(self) -> Evaluation:
         """Model and loss at this problem's own tensors: shared with the problem it came from where those are."""
+        # Not a cached_property: its lock and ours could be taken in either order, by two threads.
         with EVALUATION_LOCK:
-            given, state = self._given, {**self._fixed, **self.parameters}
-            own = {name for name, p in given.model.named_parameters() if p.requires_grad}
-            same = all(given.state.get(name) is tensor for name, tensor in state.items())
-            if same and (own == set(self.parameters) or not given.private):
-                return given
-            with differentiable():
-                return given.moved(state, set(self.parameters))
+            if self._made is None:
+                given, state = self._given, {**self._fixed, **self.parameters}
+                own = {name for name, p in given.model.named_parameters() if p.requires_grad}
+                same = all(given.state.get(name) is tensor for name, tensor in state.items())
+                if same and (own == set(self.parameters) or not given.private):
+                    self._made = given
+                else:
+                    with differentiable():
+                        self._made = given.moved(state, set(self.parameters))
+            return self._made
 
     @property
     def model(self) -> nn.Module:
@@ -274,7 +271,9 @@ class Problem:
             return False
         exact = self._in_float64(self._few)
         try:
-            return are_independent(lambda batch: exact.evaluate(batch, exact.parameters), self._few, Rng(0).child("cut"))
+            return are_independent(
+                lambda batch: exact.evaluate(batch, exact.parameters), self._few, Rng(0).child("cut")
+            )
         except (RuntimeError, ValueError, IndexError, TypeError, AssertionError, KeyError) as error:
             if "a mean in the place of the sum" in str(error):
                 raise
@@ -369,30 +368,6 @@ class Problem:
             "batch_dtype": self._batch_dtype,
         }
         return Problem(**{**settings, **changes})
-
-    def _cut(self, batch_size: int) -> Problem:
-        """One batch of more examples than that, in several where they do not see each other; otherwise as it is."""
-        batch = next(iter(self.batches), None)
-        large = self.batches.single and is_example_tuple(batch) and len(batch[0]) > batch_size
-        anywhere = any_process(large, self.device) if self.distributed else large
-        if not (anywhere and self.divisible and large):
-            return self
-        cut = self._copy(batches=Batches(in_batches(batch, batch_size), float("inf"), True))
-        cut.__dict__.update({name: self.__dict__[name] for name in ("_few", "divisible")})
-        return cut
-
-    def _refuse_uncut(self, data: Any, batch_size: int) -> None:
-        """Batches that Hesscope would have to make, of examples that see each other, are nobody's batches."""
-        if isinstance(data, DataLoader) or not (isinstance(data, Dataset) or is_example_tuple(data)):
-            return
-        sizes = [examples_in(batch) or 0 for batch in self.batches]
-        cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > 2 * batch_size
-        if cut_by_us and not self.divisible:
-            refuse(
-                "examples must not see each other where Hesscope makes the batches",
-                f"{sum(sizes)} examples whose loss is not the sum of its parts, and batches of {batch_size}",
-                "Pass a DataLoader or a list with the batches you train on.",
-            )
 
     def value_of(self, batch: Any) -> tuple[float, float]:
         """(sum, count) of one batch, without derivatives."""

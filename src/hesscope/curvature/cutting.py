@@ -1,0 +1,40 @@
+"""Large data in batches: of our making only where examples do not see each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from ..errors import refuse
+from .data import Batches, examples_in, in_batches, is_example_tuple
+from .processes import any_process
+
+if TYPE_CHECKING:
+    from .problem import Problem
+
+
+def cut_in_batches(problem: Problem, batch_size: int) -> Problem:
+    """One batch of more examples than that, in several where they do not see each other; otherwise as it is."""
+    batch: Any = next(iter(problem.batches), None)
+    large = problem.batches.single and is_example_tuple(batch) and len(batch[0]) > batch_size
+    anywhere = any_process(large, problem.device) if problem.distributed else large
+    if not (anywhere and problem.divisible and large):
+        return problem
+    cut = problem._copy(batches=Batches(in_batches(batch, batch_size), float("inf"), True))
+    cut.__dict__.update({name: problem.__dict__[name] for name in ("_few", "divisible")})
+    return cut
+
+
+def refuse_own_batches(problem: Problem, data: Any, batch_size: int) -> None:
+    """Batches that Hesscope would have to make, of examples that see each other, are nobody's batches."""
+    if isinstance(data, DataLoader) or not (isinstance(data, Dataset) or is_example_tuple(data)):
+        return
+    sizes = [examples_in(batch) or 0 for batch in problem.batches]
+    cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > 2 * batch_size
+    if cut_by_us and not problem.divisible:
+        refuse(
+            "examples must not see each other where Hesscope makes the batches",
+            f"{sum(sizes)} examples whose loss is not the sum of its parts, and batches of {batch_size}",
+            "Pass a DataLoader or a list with the batches you train on.",
+        )
