@@ -17,7 +17,7 @@ from .gradient_mode import differentiable
 from .losses.base import OutputLoss
 from .losses.parse import SeparableLoss
 from .plain_operations import plain_operations
-from .private_copy import private_copy
+from .private_copy import private_copy, with_tensors
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 Loss = SeparableLoss | Callable[..., Any]
@@ -51,6 +51,7 @@ class Evaluation(nn.Module):
         self.private = False
         self.draws_randomly = False  # the forward pass advances the random state, if without effect
         self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
+        self.recomputes = False  # parts of the forward pass run again in the backward pass
         self._traced = False
 
     @staticmethod
@@ -75,7 +76,7 @@ class Evaluation(nn.Module):
             made = Evaluation.of_copy(self.model, self.loss, self.split, state, selected, self.freeze)
         else:
             made = Evaluation(self.model, self.loss, self.split, state, self.freeze)
-        made.restored, made.draws_randomly = self.restored, self.draws_randomly
+        made.restored, made.draws_randomly, made.recomputes = self.restored, self.draws_randomly, self.recomputes
         return made
 
     def own_leaves(self, names: tuple[str, ...]) -> dict[str, Tensor] | None:
@@ -101,6 +102,11 @@ class Evaluation(nn.Module):
                 return self(batch)  # type: ignore[no-any-return]
             state = {**self.state, **parameters}
             state |= {name: state[name].clone() for name in self.restored}
+            if self.private and self.recomputes:
+                # What runs again must find these parameters after we are gone: they go into a copy of their own.
+                made = Evaluation(with_tensors(self.model, state), self.loss, self.split, state, False)
+                made._traced = traced
+                return made(batch)  # type: ignore[no-any-return]
             with eval_mode(self.model, self.freeze):
                 return call_at(self, {f"model.{name}": tensor for name, tensor in state.items()}, (batch,))  # type: ignore[no-any-return]
 

@@ -33,6 +33,7 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
             _refuse_captured(run)
         run.refuse_other_functions(dict(model.named_parameters()))
         _restore_written(evaluation, run, theirs)
+        evaluation.recomputes = run.recomputed
         assert random_state is not None
         evaluation.draws_randomly = random_state.moved()
         again = _value(problem, evaluation, next(iter(problem.batches)))

@@ -1,4 +1,4 @@
-"""What a forward pass does besides computing: it may read the user's own model, change its own tensors, or round."""
+"""What a forward pass does besides computing: read the user's own model, change its tensors, run again backward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
@@ -56,14 +56,14 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Calls(TorchFunctionMode):
-    """Notices whether functions run under autocast."""
+    """Notices whether what the backward pass needs is packed away, as activation checkpointing does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rounded = False
+        self.recomputed = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.rounded |= torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        self.recomputed = self.recomputed or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         return func(*args, **(kwargs or {}))
 
 
@@ -87,6 +87,10 @@ class FirstRun:
         return self._operations.read
 
     @property
+    def recomputed(self) -> bool:
+        return self._calls.recomputed
+
+    @property
     def written(self) -> set[str]:
         return self._operations.written
 
@@ -104,12 +108,6 @@ class FirstRun:
                 "gradients must be those of the loss",
                 "an embedding with scale_grad_by_freq=True, which divides them by how often a token occurs",
                 "Set scale_grad_by_freq=False: its Hessian is that of the loss you minimise.",
-            )
-        if self._calls.rounded:
-            refuse(
-                "the model must compute in the type of its parameters",
-                "torch.autocast inside its forward pass",
-                "Take the autocast out of the model; use model.bfloat16() if the Hessian in that type is wanted.",
             )
 
 
@@ -144,8 +142,3 @@ def nodes_of(output: Tensor) -> Iterator[Any]:
         seen.add(node)
         yield node
         waiting += [parent for parent, _ in node.next_functions if parent is not None]
-
-
-def has_lazy_parameters(model: nn.Module) -> bool:
-    """Whether some parameter has no shape yet."""
-    return any(isinstance(p, nn.UninitializedParameter) for p in model.parameters())

@@ -109,7 +109,7 @@ def same_numbers(a: Tensor, b: Tensor) -> bool:
 
 
 def _sum_of(terms: OutputLoss | ScalarLoss) -> float:
-    return float(terms.total if isinstance(terms, ScalarLoss) else terms.value)
+    return float(terms.total.detach() if isinstance(terms, ScalarLoss) else terms.value)
 
 
 def _dtype_of(terms: OutputLoss | ScalarLoss) -> torch.dtype:

@@ -35,6 +35,19 @@ def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozen
     return made
 
 
+def with_tensors(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of a private model that holds these very tensors, with their history, in the places of its own."""
+    made = private_copy(model, {name: tensor.detach() for name, tensor in state.items()}, set())
+    named = (*made.named_parameters(), *made.named_buffers())
+    given = {id(tensor): state[name] for name, tensor in named}
+    for module in made.modules():
+        for held in (module._parameters, module._buffers):
+            for local, tensor in held.items():
+                if tensor is not None and id(tensor) in given:
+                    held[local] = given[id(tensor)]  # type: ignore[assignment]
+    return made
+
+
 def _constant(tensor: Tensor, floating: set[torch.dtype]) -> Tensor:
     """A constant follows the model where that was cast to one other type."""
     value = plain(tensor).clone()

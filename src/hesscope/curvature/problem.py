@@ -372,7 +372,7 @@ class Problem:
     def value_of(self, batch: Any) -> tuple[float, float]:
         """(sum, count) of one batch, without derivatives."""
         terms = self.evaluate(batch, self.parameters)
-        return float(terms.total if isinstance(terms, ScalarLoss) else terms.value), terms.count
+        return float(terms.total.detach() if isinstance(terms, ScalarLoss) else terms.value), terms.count
 
     def __repr__(self) -> str:
         return f"Problem({type(self.model).__name__}, {self.space.size} parameters in {len(self.space.names)} tensors)"
