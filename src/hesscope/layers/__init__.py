@@ -1,0 +1,12 @@
+"""The one place that knows layers: how each kind uses its parameters, what it was given, and what may be concluded.
+
+A layer is a call of a torch function that uses parameters as weight and bias (`F.linear`, `torch.conv2d`, ...), not a
+module: hooks, patched forwards, tied weights and weights that are used again elsewhere are then seen for what they are.
+"""
+
+from .capture import Capture as Capture
+from .capture import CapturedLayer as CapturedLayer
+from .capture import capture as capture
+from .facts import LayerFacts as LayerFacts
+from .facts import ProblemFacts as ProblemFacts
+from .facts import facts_of as facts_of

@@ -1,0 +1,165 @@
+"""Trace and diagonal of curvature matrices from the structure of layers: sums of squares of per-example gradients.
+
+G = Σ_r J_rᵀ S_r S_rᵀ J_r, so tr G = Σ_r Σ_c |J_rᵀ s_rc|² exactly, at the price of one backward pass to the activations
+per column c; or, with random signs over the columns, an estimate whose variance is already averaged over all examples.
+tr H = tr G over the layers behind which factors of the loss give the second derivative; elsewhere the functional
+Hessian adds a term, which products estimate.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from ..curvature.hessian import CurvatureOperator, FunctionalHessian
+from ..curvature.losses.base import OutputLoss
+from ..linalg.estimate import mean_and_stderr, warn_unmet
+from ..linalg.exact import SMALL
+from ..linalg.traces import trace as generic_trace
+from ..results.spectra import Estimate
+from ..rng import Rng
+from .example_gradients import ExampleGradients, one_row_each, total_of, zeros
+from .facts import ProblemFacts, facts_of
+
+MOST_COLUMNS = 64  # beyond this, random signs reach 1 % with fewer backward passes
+_DRAWS = 8
+_MOST_DRAWS = 1024
+
+
+def known_trace(
+    op: CurvatureOperator, tol: float, rng: Rng, max_products: int | None, with_functional: bool
+) -> Estimate | None:
+    """tr G, plus tr R over the layers that need it; None where there is no structure that pays."""
+    problem = op.problem
+    if not problem.has_outputs or op.rows != problem.space:
+        return None
+    facts = facts_of(problem)
+    parts = _Parts(op, facts, with_functional)
+    if not parts.covered:
+        return None
+    exact = not parts.curved and not parts.rest and parts.exact_columns
+    if not exact and problem.space.size <= SMALL:
+        return None  # all of it by products costs less, and is exact
+    rng = rng.child("known trace")
+    limit = _MOST_DRAWS if max_products is None else max_products
+    target = tol / math.sqrt(1 + bool(parts.curved) + bool(parts.rest))
+    value, stderr, passes, method = parts.gauss_newton(target, rng, limit)
+    if parts.curved:
+        extra, more_stderr, more = _functional_trace(op, parts.curved, value, target, rng, limit - passes)
+        value, stderr, passes = value + extra, math.hypot(stderr, more_stderr), passes + more
+        method += " + functional products"
+    if parts.rest:
+        block = op.block_of(parts.rest)
+        rest = generic_trace(block, target, rng=rng, max_products=max(2, limit - passes))
+        value, stderr = value + float(rest.value), math.hypot(stderr, float(rest.stderr))
+        passes, method = passes + rest.products, f"{method} + {rest.method} for {len(parts.rest)} tensors"
+    if stderr > 1.05 * tol * abs(value):
+        warn_unmet("trace", stderr, tol * abs(value), op, passes)
+    return Estimate(value, stderr, passes, method, exact=stderr == 0.0)
+
+
+def known_diagonal(op: CurvatureOperator, with_functional: bool) -> Estimate | None:
+    """diag G = diag H, exactly, where layers cover everything and every example is one row; None elsewhere."""
+    problem = op.problem
+    if not problem.has_outputs or op.rows != problem.space:
+        return None
+    parts = _Parts(op, facts_of(problem), with_functional)
+    if parts.rest or parts.curved or not parts.exact_columns:
+        return None
+    total, passes = zeros(problem), 0
+    for batch in parts.gradients.pieces():
+        run = parts.gradients.capture(batch)
+        assert isinstance(run.terms, OutputLoss)
+        if not one_row_each(run, batch):
+            return None
+        columns = run.terms.columns()
+        squares = parts.gradients.squares(run, map(run.terms.column, range(columns)), entries=True)
+        passes = max(passes, columns)
+        total += problem.space.pack([squares.get(name) for name in problem.space.names], total)
+    value = problem.all_sum(total).mul_(problem.scale).cpu().numpy()
+    return Estimate(value, np.zeros_like(value), passes, "gauss-newton columns", exact=True)
+
+
+class _Parts:
+    """Which parameters the layers cover, behind which of them a functional term is left, and which are in no layer."""
+
+    def __init__(self, op: CurvatureOperator, facts: ProblemFacts, with_functional: bool) -> None:
+        self.problem = op.problem
+        selected = set(self.problem.space.names)
+        layers = [layer for layer in facts.exact if selected & set(layer.parameters)]
+        own = {name for layer in layers for name in layer.parameters if name in selected}
+        curved = {name for layer in layers if not layer.gauss_newton for name in layer.parameters}
+        self.covered = [name for name in self.problem.space.names if name in own]
+        self.curved = [name for name in self.covered if with_functional and name in curved]
+        self.rest = [name for name in self.problem.space.names if name not in own]
+        self.gradients = ExampleGradients(self.problem, layers)
+        self.exact_columns = facts.rows_are_examples and 0 < facts.columns <= MOST_COLUMNS
+        self.any_columns = facts.columns > 0
+        if not self.any_columns:
+            self.covered = []
+
+    def gauss_newton(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
+        """tr G over the covered parameters: value, standard error, backward passes, method."""
+        found = self._by_columns() if self.exact_columns else None
+        if found is None:
+            return self._by_signs(tol, rng, limit)
+        value, passes = found
+        return value, 0.0, passes, "gauss-newton columns"
+
+    def _by_columns(self) -> tuple[float, int] | None:
+        total, passes = torch.zeros(2, dtype=torch.float64), 0
+        for batch in self.gradients.pieces():
+            run = self.gradients.capture(batch)
+            assert isinstance(run.terms, OutputLoss)
+            total[1] += not one_row_each(run, batch)
+            columns = run.terms.columns()
+            squares = self.gradients.squares(run, map(run.terms.column, range(columns)), entries=False)
+            total[0] += total_of(squares, self.covered)
+            passes = max(passes, columns)
+        # Summed over processes, so that all of them decide alike.
+        value, other = self.problem.all_sum(total).tolist()
+        return None if other else (value * self.problem.scale, passes)
+
+    def _by_signs(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
+        samples: list[float] = []
+        while True:
+            count = max(1, min(_DRAWS, limit - len(samples)))
+            draws = torch.zeros(count, dtype=torch.float64)
+            for index, batch in enumerate(self.gradients.pieces()):
+                run = self.gradients.capture(batch)
+                assert isinstance(run.terms, OutputLoss)
+                for draw in range(count):
+                    signs = rng.child("signs", len(samples) + draw, index, self._rank).torch()
+                    squares = self.gradients.squares(run, iter([run.terms.random_column(signs)]), entries=False)
+                    draws[draw] += total_of(squares, self.covered)
+            samples += (self.problem.all_sum(draws) * self.problem.scale).tolist()
+            value, stderr = mean_and_stderr(np.array(samples))
+            if (len(samples) >= _DRAWS and stderr <= tol * abs(value)) or len(samples) >= limit:
+                return value, stderr, len(samples), "gauss-newton random columns"
+
+    @property
+    def _rank(self) -> int:
+        return torch.distributed.get_rank() if self.problem.distributed else 0
+
+
+def _functional_trace(
+    op: CurvatureOperator, names: list[str], value: float, tol: float, rng: Rng, limit: int
+) -> tuple[float, float, int]:
+    """tr R over the named parameters: all products where they are few, else Hutchinson's estimator."""
+    block = FunctionalHessian(op.problem).block_of(names)
+    n = block.shape[0]
+    if n <= max(2, limit) and n <= _MOST_DRAWS // 4 and not op.problem.distributed:
+        return float(block.dense().double().trace()), 0.0, n
+    samples: list[float] = []
+    while True:
+        index = len(samples)
+        probe = block.layout.draw(rng.child("probe", index), 1, "rademacher", block.dtype, block.device)
+        samples.append(float(block.layout.inner(probe, block.apply(probe))))
+        if len(samples) < 2:
+            continue
+        mean, stderr = mean_and_stderr(np.array(samples))
+        enough = len(samples) >= _DRAWS and stderr <= tol * abs(value + mean)
+        if enough or len(samples) >= max(2, limit):
+            return mean, stderr, len(samples)
