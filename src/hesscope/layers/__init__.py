@@ -7,6 +7,6 @@ module: hooks, patched forwards, tied weights and weights that are used again el
 from .capture import Capture as Capture
 from .capture import CapturedLayer as CapturedLayer
 from .capture import capture as capture
-from .facts import LayerFacts as LayerFacts
 from .facts import ProblemFacts as ProblemFacts
 from .facts import facts_of as facts_of
+from .layer import LayerFacts as LayerFacts

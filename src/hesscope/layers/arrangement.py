@@ -17,7 +17,7 @@ class Arrangement:
     def first(self, t: Tensor) -> Tensor:
         """The tensor with its examples in the first axis, and what is folded in behind it."""
         moved = t.movedim(self.axis, 0)
-        return moved if self.fold == 1 else moved.unflatten(0, (-1, self.fold))
+        return moved if self.fold == 1 else moved.reshape(-1, self.fold, *moved.shape[1:])
 
     def back(self, t: Tensor) -> Tensor:
         """The inverse of `first`."""

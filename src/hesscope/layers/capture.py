@@ -95,9 +95,8 @@ def capture(
     # Frozen parameters too: a frozen weight with a trained bias is a layer, and its own Hessian can be asked for.
     values = {**every_parameter(problem), **(parameters or {})}
     mode = _Seeing(values, names, shifts or {})
-    with torch.inference_mode(False), torch.enable_grad():
-        with mode:
-            terms = problem.evaluate(batch, values)
+    with torch.inference_mode(False), torch.enable_grad(), mode:
+        terms = problem.evaluate(batch, values)
     return Capture(terms, mode.layers, mode.uses)
 
 

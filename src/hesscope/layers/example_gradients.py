@@ -17,10 +17,10 @@ from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from .arrangement import Arrangement
 from .capture import Capture, CapturedLayer, capture
-from .facts import LayerFacts
 from .kinds import Roles
 from .kinds.base import ExampleSquares
 from .kinds.convolution import Convolution
+from .layer import LayerFacts
 
 _PATCHES_AT_A_TIME = 128  # examples whose unfolded images are held at once
 
@@ -68,7 +68,9 @@ def example_squares(layer: CapturedLayer, known: LayerFacts, entries: bool) -> E
     """The accumulator of a layer's kind; any arrangement of the examples is served, the usual one fastest."""
     plain = known.input_examples == known.output_examples == Arrangement()
     roles = example_first(layer.roles, known)
-    return layer.kind.example_squares(roles, entries) if plain or layer.kind.any_axes else ExampleSquares(roles, entries)
+    return (
+        layer.kind.example_squares(roles, entries) if plain or layer.kind.any_axes else ExampleSquares(roles, entries)
+    )
 
 
 def example_first(roles: Roles, known: LayerFacts) -> Roles:

@@ -52,6 +52,14 @@ class Kind(ABC):
         """Which axis of `weight` or `bias` counts neurons."""
         return 0
 
+    def output_change(self, roles: Roles, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """How z moves along a direction in weight and bias (None: zero)."""
+        directions = [
+            None if own is None else (torch.zeros_like(own) if given is None else given)
+            for own, given in ((roles.weight, weight), (roles.bias, bias))
+        ]
+        return roles.apply(*directions)
+
     def example_squares(self, roles: Roles, entries: bool) -> ExampleSquares:
         """An accumulator of squared per-example gradients; examples are the first axis of input and output."""
         return ExampleSquares(roles, entries)
@@ -131,15 +139,6 @@ def parameter_gradients(roles: Roles, delta: Tensor) -> tuple[Tensor | None, Ten
         found = iter(torch.autograd.grad(z, wanted, delta.reshape(z.shape), materialize_grads=True))
     weight, bias = (None if t is None else next(found) for t in given)
     return weight, bias
-
-
-def output_change(roles: Roles, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """How z moves along a direction in weight and bias (None: zero)."""
-    directions = [
-        None if own is None else (torch.zeros_like(own) if given is None else given)
-        for own, given in ((roles.weight, weight), (roles.bias, bias))
-    ]
-    return roles.apply(*directions)
 
 
 def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None) -> Any:

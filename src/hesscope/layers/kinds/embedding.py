@@ -36,6 +36,13 @@ class Embedding(Kind):
 
         return Roles(tokens, weight, None, rows, options)
 
+    def output_change(self, roles: Roles, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        assert weight is not None
+        change = weight.clone()
+        if roles.options["padding"] is not None:
+            change[roles.options["padding"]] = 0
+        return roles.apply(change, None)
+
     def example_squares(self, roles: Roles, entries: bool) -> ExampleSquares:
         return EmbeddingSquares(roles, entries)
 
@@ -51,8 +58,10 @@ class EmbeddingSquares(ExampleSquares):
         example = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
         pairs, self.place = torch.unique(torch.stack([example, tokens], -1).flatten(0, 1), dim=0, return_inverse=True)
         self.owner, self.token = pairs.unbind(-1)
-        self.counted = torch.ones_like(self.token) if roles.options["padding"] is None else (
-            self.token != roles.options["padding"]
+        self.counted = (
+            torch.ones_like(self.token)
+            if roles.options["padding"] is None
+            else (self.token != roles.options["padding"])
         )
         self.total = weight.new_zeros(len(weight) if entries else len(tokens), weight.shape[1] if entries else 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,8 @@ class Linear(MatrixKind):
     """z = x Wᵀ + b with a weight `(m, n)`."""
 
     name = "linear"
-    functions = (F.linear,)
-    modules = (nn.Linear,)
+    functions: ClassVar[tuple[Callable[..., Any], ...]] = (F.linear,)
+    modules: ClassVar[tuple[type[nn.Module], ...]] = (nn.Linear,)
     any_axes = True
 
     def roles(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Roles | None:

@@ -35,6 +35,7 @@ class Normalisation(Kind):
             return None  # examples see each other
         x, weight, bias = given["input"], given.get("weight"), given.get("bias")
         fixed = {name: value for name, value in given.items() if name not in ("input", "weight", "bias")}
+
         def normalised(x: Tensor, w: Tensor | None, b: Tensor | None) -> Tensor:
             parts = {"weight": w} if "bias" not in order else {"weight": w, "bias": b}
             return function(x, **fixed, **parts)  # type: ignore[no-any-return]

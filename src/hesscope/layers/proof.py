@@ -1,0 +1,195 @@
+"""The proofs: gradients and second derivatives from what a layer was given, against plain double backward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..curvature.losses.base import OutputLoss
+from ..curvature.problem import Problem
+from ..rng import Rng
+from .arrangement import Arrangement
+from .capture import Capture, CapturedLayer, every_parameter
+from .kinds import MatrixKind
+from .kinds.base import parameter_gradients
+from .layer import LayerFacts, described
+
+# One policy: relative to the larger side, in float64 (where a model cannot run in it, its own rounding decides).
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
+ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5}
+
+
+class Proof:
+    """All proofs of one problem share two captures, one plain gradient with its graph, and the loss's own gradients."""
+
+    def __init__(self, probe: Problem, batch: Any, whole: Capture, part: Capture, examples: int) -> None:
+        self.probe, self.whole, self.part = probe, whole, part
+        self.examples, self.fewer = examples, examples // 2
+        self.same_layers = [layer.name for layer in whole.layers] == [layer.name for layer in part.layers]
+        self.index = {id(layer): i for i, layer in enumerate(whole.layers)}
+        self.leaves = {name: t.clone().requires_grad_() for name, t in every_parameter(probe).items()}
+        self.cotangent = self._draw("cotangent", whole.terms.f) if isinstance(whole.terms, OutputLoss) else None
+        with torch.inference_mode(False), torch.enable_grad():
+            self.first = self._plain(batch, through_loss=True, create_graph=True)
+            self.plain = self._plain(batch, through_loss=False, create_graph=False)
+        self.pulled = whole.gradients(self.cotangent)
+        self.slopes = whole.gradients(create_graph=True)
+        self.part_slopes = part.gradients(create_graph=True) if self.same_layers else []
+        # What is smaller than rounding of these is zero.
+        sizes = [whole.output()[0], *self.plain.values(), *self.first.values(), *self.slopes]
+        self.scale = max(float(t.detach().abs().max()) for t in sizes if t.numel())
+
+    def facts(self, layer: CapturedLayer) -> LayerFacts:
+        """What holds of one layer, or why it may not be used."""
+        none = described(layer)
+        if not self.same_layers:
+            return replace(none, reason="which layers run depends on the number of examples")
+        i = self.index[id(layer)]
+        fewer = self.part.layers[i]
+        inputs = Arrangement.of(layer.roles.x, fewer.roles.x, self.examples, self.fewer)
+        outputs = Arrangement.of(layer.z, fewer.z, self.examples, self.fewer)
+        if inputs is None or outputs is None:
+            return replace(none, reason="its examples cannot be told apart")
+        direction = self._draw(f"{layer.name} direction", layer.z)
+        bent, bent_fewer = self._curved(i, direction, outputs)
+        alone = (
+            (inputs.first(layer.roles.x), inputs.first(fewer.roles.x)),
+            (outputs.first(layer.z), outputs.first(fewer.z)),
+            (outputs.first(self.slopes[i]), outputs.first(self.part_slopes[i])),
+            (outputs.first(bent), outputs.first(bent_fewer)),
+        )
+        if not all(self._same(every_second(a), b) for a, b in alone):
+            return replace(none, reason="examples of a batch influence each other")
+        if not self._gradient_is_ours(i, layer):
+            return replace(none, reason="its gradient is not that of this call alone")
+        if not self._product_is_ours(i, layer):
+            return replace(none, reason="its block of the Hessian is not that of this call alone")
+        positions, apart = self._positions(i, layer, outputs)
+        return replace(
+            none,
+            positions=positions,
+            input_examples=inputs,
+            output_examples=outputs,
+            exact=True,
+            gauss_newton=self._factors_suffice(i, layer, direction, bent),
+            positions_apart=apart,
+        )
+
+    def _curved(self, i: int, direction: Tensor, outputs: Arrangement) -> tuple[Tensor, Tensor]:
+        """M u for all examples, and for the fewer ones alone."""
+        fewer = outputs.back(every_second(outputs.first(direction)))
+        return (
+            second_derivative_product(self.slopes[i], self.whole.layers[i].z, direction),
+            second_derivative_product(self.part_slopes[i], self.part.layers[i].z, fewer),
+        )
+
+    def _plain(self, batch: Any, through_loss: bool, create_graph: bool) -> dict[str, Tensor]:
+        """Gradients by plain backward: of the loss, or along the fixed cotangent of the outputs."""
+        terms = self.probe.evaluate(batch, self.leaves)
+        output, cotangent = (terms.f, self.cotangent) if isinstance(terms, OutputLoss) else (terms.total, None)
+        if isinstance(terms, OutputLoss) and through_loss:
+            cotangent = terms.differentiable_output_gradient()
+        if not output.requires_grad:
+            return {name: torch.zeros_like(t) for name, t in self.leaves.items()}
+        found = torch.autograd.grad(
+            output, list(self.leaves.values()), cotangent, create_graph=create_graph, materialize_grads=True
+        )
+        return dict(zip(self.leaves, found, strict=True))
+
+    def _gradient_is_ours(self, i: int, layer: CapturedLayer) -> bool:
+        ours = parameter_gradients(layer.roles, self.pulled[i].detach())
+        return all(
+            self._same(own, self.plain[name])
+            for own, name in zip(ours, (layer.weight, layer.bias), strict=True)
+            if name and own is not None
+        )
+
+    def _product_is_ours(self, i: int, layer: CapturedLayer) -> bool:
+        """Aᵀ M A v against double backward restricted to the layer's own parameters, A the map from them to z."""
+        names = [name for name in (layer.weight, layer.bias) if name]
+        along = {name: self._draw(f"{name} product", self.leaves[name]) for name in names}
+        change = layer.kind.output_change(
+            layer.roles, *(along.get(name or "") for name in (layer.weight, layer.bias))
+        ).detach()
+        bent = second_derivative_product(self.slopes[i], layer.z, change.reshape(layer.z.shape))
+        weight, bias = parameter_gradients(layer.roles, bent.detach())
+        ours = [t for t, name in ((weight, layer.weight), (bias, layer.bias)) if name and t is not None]
+        sources = [self.first[name] for name in names]
+        live = [(s, along[name]) for s, name in zip(sources, names, strict=True) if s.requires_grad]
+        truth = [torch.zeros_like(t) for t in ours]
+        if live:
+            truth = list(
+                torch.autograd.grad(
+                    [s for s, _ in live],
+                    [self.leaves[name] for name in names],
+                    [v for _, v in live],
+                    retain_graph=True,
+                    materialize_grads=True,
+                )
+            )
+        flat, theirs = (torch.cat([t.reshape(-1) for t in part]) for part in (ours, truth))
+        return self._same(flat, theirs)
+
+    def _factors_suffice(self, i: int, layer: CapturedLayer, direction: Tensor, bent: Tensor) -> bool:
+        """Whether M u is Jᵀ (∂²ℓ/∂f²) J u."""
+        terms = self.whole.terms
+        if not isinstance(terms, OutputLoss) or not terms.columns() or not terms.f.requires_grad:
+            return False
+        u = torch.zeros_like(terms.f, requires_grad=True)
+        (pulled,) = torch.autograd.grad(
+            terms.f, layer.z, u, create_graph=True, retain_graph=True, materialize_grads=True
+        )
+        if not pulled.requires_grad:
+            return self._same(torch.zeros_like(bent), bent)
+        (image,) = torch.autograd.grad(pulled, u, direction, retain_graph=True)
+        (ours,) = torch.autograd.grad(
+            terms.f, layer.z, terms.curvature(image), retain_graph=True, materialize_grads=True
+        )
+        return self._same(ours, bent)
+
+    def _positions(self, i: int, layer: CapturedLayer, outputs: Arrangement) -> tuple[int, bool]:
+        """How many positions an example has, and whether moving some leaves the gradients of the others alone."""
+        if not isinstance(layer.kind, MatrixKind):
+            return 1, False
+        known = replace(described(layer), output_examples=outputs)
+        spread = known.units(layer.z)
+        positions = spread.shape[1]
+        if positions == 1:
+            return 1, False
+        chosen = torch.rand(spread.shape[:2], generator=Rng(0).child("layers", "positions").torch()) < 0.5
+        chosen = chosen.to(spread.device)[:, :, None]
+        direction = known.raw(self._draw("positions", spread) * chosen, layer.z)
+        bent = known.units(second_derivative_product(self.slopes[i], layer.z, direction))
+        still = torch.where(chosen, torch.zeros_like(bent), bent)
+        return positions, self._same(bent + still, bent)
+
+    def _same(self, a: Tensor, b: Tensor) -> bool:
+        a, b = a.detach(), b.detach()
+        if a.shape != b.shape:
+            return False
+        if not a.is_floating_point():
+            return bool(torch.equal(a, b))
+        size = max(float(a.abs().max()), float(b.abs().max())) if a.numel() else 0.0
+        tolerance = TOLERANCE.get(a.dtype, 1e-3)
+        gap = float((a - b).abs().max()) if a.numel() else 0.0
+        return gap <= tolerance * size or gap <= ROUNDING.get(a.dtype, 1e-5) * self.scale
+
+    def _draw(self, name: str, like: Tensor) -> Tensor:
+        noise = torch.randn(like.shape, generator=Rng(0).child("layers", name).torch(), dtype=torch.float64)
+        return noise.to(like.device, like.dtype)
+
+
+def second_derivative_product(slope: Tensor, z: Tensor, direction: Tensor) -> Tensor:
+    """∂/∂z <slope, direction>: M u by one double-backward pass (zero where nothing depends on z)."""
+    if not slope.requires_grad:
+        return torch.zeros_like(z)
+    (found,) = torch.autograd.grad(slope, z, direction, retain_graph=True, materialize_grads=True)
+    return found
+
+
+def every_second(t: Tensor) -> Tensor:
+    """Half of the examples, scattered over a batch, so that what reaches forwards or backwards over it shows."""
+    return t[1::2]
