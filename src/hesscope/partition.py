@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, get_args
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import refuse
+from .layers.kinds import kind_of_module, neuron_axis
 from .space import ParameterSpace
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Partition:
     """Blocks of a flat parameter vector: `labels[k]` is the block of parameter k, `layers[b]` the layer of block b.
 
     "layer": the tensors of one module. "tensor": each tensor alone. "neuron": a row of a weight and its bias (an output
-    channel, a token of an embedding); other tensors stay whole. "class": the rows of the output layer, other layers
+    channel, a token of an embedding, a gate of a recurrent layer); other tensors stay whole. "class": the rows of the output layer, other layers
     whole. "head": the slices of attention projections that one head owns, other layers whole.
     """
 
@@ -47,11 +49,12 @@ class Partition:
         labels = torch.empty(space.size, dtype=torch.int64)
         for (name, place), shape in zip(space.slices(), space.shapes, strict=True):
             layer = _layer_of(model, name)
-            rows = (kind == "neuron" and _has_rows(model, name)) or (kind == "class" and layer == last)
+            axis = _neuron_axis(model, name) if kind == "neuron" else 0 if kind == "class" and layer == last else None
             if kind == "tensor":
                 parts, owner = [name], torch.zeros(shape, dtype=torch.int64)
-            elif rows:
-                parts, owner = [f"{layer}[{i}]" for i in range(shape[0])], _along(shape, 0, shape[0])
+            elif axis is not None:
+                whose = _rows_of(layer, name)
+                parts, owner = [f"{whose}[{i}]" for i in range(shape[axis])], _along(shape, axis, shape[axis])
             elif name in heads:
                 parts, owner = heads[name]
             else:
@@ -118,19 +121,21 @@ def _along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
     return place.view([-1 if k == axis else 1 for k in range(len(shape))]).expand(shape)
 
 
-def _has_rows(model: nn.Module, name: str) -> bool:
-    """Whether the first dimension of a tensor counts neurons, channels or tokens."""
-    return _counts_rows(model.get_submodule(name.rpartition(".")[0]))
+def _neuron_axis(model: nn.Module, name: str) -> int | None:
+    """Which axis of a tensor counts neurons, channels or tokens."""
+    path, _, local = name.rpartition(".")
+    return neuron_axis(model.get_submodule(path), local)
 
 
-def _counts_rows(module: nn.Module) -> bool:
-    own = isinstance(module, nn.Linear | nn.Embedding | nn.modules.conv._ConvNd)
-    return own and not getattr(module, "transposed", False)
+def _rows_of(layer: str, name: str) -> str:
+    """Whose rows these are: the layer's, or one of the layers inside a recurrent module."""
+    inner = re.fullmatch(r"(?:weight|bias)_[ih]h_(l\d+\w*)", name.rpartition(".")[2])
+    return f"{layer}.{inner[1]}" if inner else layer
 
 
 def _layer_of(model: nn.Module, name: str) -> str:
     """The module that owns a tensor; a model that is one layer is called after its class, loose tensors after themselves."""
-    return name.rpartition(".")[0] or (type(model).__name__ if _counts_rows(model) else name)
+    return name.rpartition(".")[0] or (type(model).__name__ if kind_of_module(model) is not None else name)
 
 
 def _output_layer(space: ParameterSpace, model: nn.Module) -> str:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 import hesscope as hs
 from curvature.cases import CASES
-from hesscope.curvature.multi_affine import is_multi_affine
-from hesscope.curvature.structured import structured_trace
+from hesscope.layers import facts_of
+from hesscope.layers.known_traces import known_trace
 from hesscope.linalg import Estimate
 
 
@@ -82,7 +82,7 @@ def test_tokens_and_tied_weights_are_covered_with_an_error_bar() -> None:
     truth = float(hs.Hessian(problem).dense().trace())
     errors = []
     for seed in range(8):
-        estimate = structured_trace(hs.Hessian(problem), 0.3, with_functional=True, rng=hs.Rng(seed))
+        estimate = known_trace(hs.Hessian(problem), 0.3, hs.Rng(seed), None, with_functional=True)
         assert isinstance(estimate, Estimate)
         errors.append((estimate.value - truth) / estimate.stderr)
     assert np.abs(errors).max() < 4
@@ -91,9 +91,11 @@ def test_tokens_and_tied_weights_are_covered_with_an_error_bar() -> None:
 
 def test_what_counts_as_affine_in_each_parameter() -> None:
     def verdict(*layers: nn.Module, shape: tuple[int, ...] = (4, 6)) -> bool:
-        return is_multi_affine(
-            hs.Problem.of(nn.Sequential(*layers, nn.Flatten()), "mse", (torch.randn(shape), torch.zeros(4, 6)))
-        )
+        data = (torch.randn(shape), torch.zeros(4, 6))
+        problem = hs.Problem.of(nn.Sequential(*layers, nn.Flatten()), "mse", data)
+        facts = facts_of(problem)
+        affine = {name for layer in facts.exact if layer.gauss_newton for name in layer.parameters}
+        return affine == set(problem.parameters)
 
     shared = nn.Linear(6, 6)
     assert verdict(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.LeakyReLU())

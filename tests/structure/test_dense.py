@@ -12,8 +12,8 @@ from torch import nn
 
 from hesscope.curvature import GaussNewton, Problem
 from hesscope.structure import dense_hessian
-from hesscope.structure.layers import Structure
 from hesscope.structure.output_curvature import through_weight
+from hesscope.structure.stack import Structure
 from properties import examples
 from structure.networks import convolutional, data, language, mlp, problem, seeded
 
@@ -130,7 +130,7 @@ def test_weights_used_outside_their_module_are_not_structured() -> None:
             return self.second(h) + (h @ self.second.weight.T).square()
 
     p = Problem.of(seeded(Borrowed()), "cross_entropy", data("cross_entropy"), batch_size=100)
-    assert Structure.of(p).layers == ()
+    assert [layer.name for layer in Structure.of(p).layers] == ["first"]
     assert close(dense_hessian(p), double_backward(p))
 
 
@@ -173,7 +173,7 @@ def test_hidden_layers_alone_see_the_loss_through_the_output_matrix(loss: str, d
     assert structure.head == "4"
     assert seen.head is not None
     # The curvature of rows that are all but decided is a small difference, so these go the long way.
-    assert (through_weight(seen.rows, seen.head[1]) is None) == (decided and loss == "cross_entropy")
+    assert (through_weight(seen.terms, seen.head[1]) is None) == (decided and loss == "cross_entropy")
     keep = p.space.indices(["0.*", "2.*"])
     assert close(dense_hessian(part), double_backward(p)[keep][:, keep])
 

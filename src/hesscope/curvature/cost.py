@@ -12,7 +12,6 @@ from ..results.checks import CostPlan
 from .data import examples_in, first_examples
 from .engines.graphs import GradientGraphs
 from .problem import Problem
-from .structured import gauss_newton_layers
 
 Task = Literal["eigenpairs", "spectral_density", "trace", "diagonal", "dense", "solve"]
 _PROBE = 64
@@ -50,8 +49,10 @@ def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, 
         total = int(settings.get("probes", 10)) * int(settings.get("steps", 80))
         return total, int(settings.get("steps", 80)), "At most: probes and steps stop early."
     if task in ("trace", "diagonal"):
-        layers = gauss_newton_layers(problem)
-        if layers is not None and not layers.uncovered:
+        from ..layers import facts_of
+
+        facts = facts_of(problem) if problem.has_outputs else None
+        if facts is not None and facts.columns and len(facts.covered(problem.space.names)) == len(problem.space.names):
             return 10, 2, "From per-example gradients, about one backward per class."
         return min(n, 200), min(n, 100), "By random probes until the tolerance is met."
     if task == "dense":

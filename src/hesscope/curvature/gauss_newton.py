@@ -26,15 +26,15 @@ class GaussNewton(CurvatureOperator):
 
     def structured_trace(self, tol: float) -> Estimate | None:
         """tr G from per-example gradients, where the network has the structure."""
-        from .structured import structured_trace
+        from ..layers.known_traces import known_trace
 
-        return structured_trace(self, tol, with_functional=False) if self._is_gauss_newton else None
+        return known_trace(self, tol, Rng(0), None, with_functional=False) if self._is_gauss_newton else None
 
     def structured_diagonal(self, tol: float) -> Estimate | None:
         """diag G from per-example gradients, where the network has the structure."""
-        from .structured import structured_diagonal
+        from ..layers.known_traces import known_diagonal
 
-        return structured_diagonal(self, tol, with_functional=False) if self._is_gauss_newton else None
+        return known_diagonal(self, with_functional=False) if self._is_gauss_newton else None
 
     @property
     def _is_gauss_newton(self) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..operators import Layout, LinearOperator
 from ..results.spectra import Estimate
+from ..rng import Rng
 from ..space import ParameterSpace
 from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
@@ -128,15 +129,15 @@ class Hessian(CurvatureOperator):
 
     def structured_trace(self, tol: float) -> Estimate | None:
         """tr H from per-example gradients, where the network has the structure."""
-        from .structured import structured_trace
+        from ..layers.known_traces import known_trace
 
-        return structured_trace(self, tol, with_functional=True)
+        return known_trace(self, tol, Rng(0), None, with_functional=True)
 
     def structured_diagonal(self, tol: float) -> Estimate | None:
         """diag H from per-example gradients, where the network has the structure."""
-        from .structured import structured_diagonal
+        from ..layers.known_traces import known_diagonal
 
-        return structured_diagonal(self, tol, with_functional=True)
+        return known_diagonal(self, with_functional=True)
 
     def proofs(self) -> tuple[Proof, ...]:
         return (prove_hessian(self.problem),)

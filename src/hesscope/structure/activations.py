@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
-from .layers import Structure, Watched
 from .output_curvature import OutputCurvature, through_weight
+from .stack import Structure, Watched
 
 Matrix = Literal["hessian", "gauss_newton"]
 _CHUNK_NUMBERS = 48_000_000
@@ -48,13 +48,13 @@ class Activations:
             seen = structure.watch(batch)
             self._only = seen if number == 0 else None
             slope = torch.autograd.grad(
-                seen.rows.f, seen.shifts, seen.rows.output_gradient(), retain_graph=True, allow_unused=True
+                seen.terms.f, seen.outputs, seen.terms.output_gradient(), retain_graph=True, allow_unused=True
             )
             for q, layer in enumerate(structure.layers):
                 inputs[q].append(layer.augment(_counted(seen, seen.inputs[q].detach())))
                 g = slope[q]
-                slopes[q].append(_counted(seen, torch.zeros_like(seen.shifts[q]) if g is None else g))
-            rows.append(seen.rows)
+                slopes[q].append(_counted(seen, torch.zeros_like(seen.outputs[q]) if g is None else g))
+            rows.append(seen.terms)
         self.inputs = [torch.cat(parts) for parts in inputs]
         self.slopes = [torch.cat(parts) for parts in slopes]
         self.output = OutputCurvature.of(rows) if structure.has_output else None
@@ -108,7 +108,7 @@ class _Trace:
 
     def __init__(self, seen: Watched, matrix: Matrix) -> None:
         self.seen, self.matrix = seen, matrix
-        rows, shifts = seen.rows, seen.shifts
+        rows, shifts = seen.terms, seen.outputs
         self._first: list[Any]
         inner = None if seen.head is None or matrix != "hessian" else through_weight(rows, seen.head[1])
         if inner is not None and seen.head is not None:
@@ -126,7 +126,7 @@ class _Trace:
 
     def curvature(self, layer: int, first: int, count: int) -> dict[int, Tensor]:
         """∂²ℓ/∂z_k∂z_q for neurons k of one layer and all layers from it on: `(n, count, outputs of q)`."""
-        targets = self.seen.shifts[layer:]
+        targets = self.seen.outputs[layer:]
         columns: list[list[Tensor]] = [[] for _ in targets]
         for neuron in range(first, first + count):
             pulled = self._row(layer, neuron, targets)
@@ -143,8 +143,8 @@ class _Trace:
         if self.matrix == "hessian":
             return torch.autograd.grad(source, targets, unit, retain_graph=True, allow_unused=True)
         (image,) = torch.autograd.grad(source, self._probe, unit, retain_graph=True)
-        curved = self.seen.rows.curvature(image)
-        return torch.autograd.grad(self.seen.rows.f, targets, curved, retain_graph=True, allow_unused=True)
+        curved = self.seen.terms.curvature(image)
+        return torch.autograd.grad(self.seen.terms.f, targets, curved, retain_graph=True, allow_unused=True)
 
     def moved(self, layer: int, first: int, count: int) -> dict[int, Tensor]:
         """∂x_q/∂z_k: how the inputs of later layers move with neurons k."""
@@ -156,7 +156,7 @@ class _Trace:
             if x.requires_grad:
                 probe = torch.zeros_like(x, requires_grad=True)
                 (back,) = torch.autograd.grad(
-                    x, self.seen.shifts[layer], probe, create_graph=True, allow_unused=True, retain_graph=True
+                    x, self.seen.outputs[layer], probe, create_graph=True, allow_unused=True, retain_graph=True
                 )
                 if back is not None:
                     for k in range(count):

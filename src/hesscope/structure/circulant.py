@@ -8,8 +8,8 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..results.blocks import CirculantScore
 from .activations import Activations
-from .layers import Structure
 from .norms import block_norms
+from .stack import Structure
 from .tiles import cross_gram
 
 

@@ -12,7 +12,7 @@ from ..curvature import CurvatureOperator, GaussNewton, Hessian, Problem
 from ..curvature.engines.graphs import GradientGraphs
 from ..errors import DerivativeError
 from .activations import Matrix
-from .layers import Structure
+from .stack import Structure
 
 _WIDTHS = (16, 64)
 

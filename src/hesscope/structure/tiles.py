@@ -13,8 +13,8 @@ from ..curvature import Problem
 from .activations import Activations, Matrix, NeuronRows, check_matrix
 from .columns import column_tiles
 from .gram import nonzero_entries
-from .layers import Structure
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .stack import Structure
 
 _PIECE = 32_000_000
 

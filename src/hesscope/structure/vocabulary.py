@@ -13,8 +13,8 @@ from ..results.blocks import OutputNorms
 from ..rng import Rng
 from .activations import Activations
 from .gram import PairNorms
-from .layers import Structure, linear_layer
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .stack import Structure, output_layer
 
 _COLUMNS = 2048
 
@@ -33,11 +33,8 @@ def output_block_norms(
     numbers: minutes for a vocabulary of 50,257 and thousands of tokens. `layer` names the Linear (by default the last
     one); a matrix that is tied to an embedding is treated in its role as output layer.
     """
-    names = [name for name, module in problem.model.named_modules() if isinstance(module, torch.nn.Linear)]
-    if layer is None and not names:
-        refuse("output blocks need a Linear output layer", f"{type(problem.model).__name__} without one", "")
-    chosen = linear_layer(problem, names[-1] if layer is None else layer)
     problem.need_outputs("the curvature of an output layer")
+    chosen = output_layer(problem, layer)
     structure = Structure(problem, (chosen,), True)
     if chosen.outputs < 2:
         refuse("an output layer must have at least 2 classes", f"{chosen.outputs}", "One class has no other block.")
