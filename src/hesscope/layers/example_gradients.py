@@ -7,6 +7,7 @@ examples are (δ∘δ)ᵀ(x∘x). One backward pass to the layers' outputs (not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -74,15 +75,15 @@ def example_squares(layer: CapturedLayer, known: LayerFacts, entries: bool) -> E
 
 
 def example_first(roles: Roles, known: LayerFacts) -> Roles:
-    """The same call with examples in the first axis of input and output."""
+    """The same call with examples in the first axis of input and output, and the input as a number."""
     inputs, outputs = known.input_examples, known.output_examples
     if inputs == outputs == Arrangement():
-        return roles
+        return replace(roles, x=roles.x.detach())
 
     def function(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         return outputs.first(roles.function(inputs.back(x), weight, bias))
 
-    return Roles(inputs.first(roles.x), roles.weight, roles.bias, function, roles.options)
+    return Roles(inputs.first(roles.x.detach()), roles.weight, roles.bias, function, roles.options)
 
 
 def total_of(squares: dict[str, Tensor], names: Iterable[str]) -> float:
