@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import refuse
 from .output_curvature import OutputCurvature, through_weight
+from .source import Matrix
 from .stack import Structure, Watched
 
-Matrix = Literal["hessian", "gauss_newton"]
 _CHUNK_NUMBERS = 48_000_000
-
-
-def check_matrix(matrix: str) -> None:
-    """Refuse what is neither of the two curvature matrices."""
-    if matrix not in get_args(Matrix):
-        refuse("matrix must be 'hessian' or 'gauss_newton'", f"{matrix!r}", "")
 
 
 @dataclass

@@ -8,44 +8,71 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..curvature import CurvatureOperator, GaussNewton, Hessian, Problem
+from ..curvature import GaussNewton, Hessian
 from ..curvature.engines.graphs import GradientGraphs
-from ..errors import DerivativeError
-from .activations import Matrix
+from ..errors import DerivativeError, refuse
+from ..operators import LinearOperator
+from ..space import ParameterSpace
+from .source import MatrixSource
 from .stack import Structure
 
 _WIDTHS = (16, 64)
 
 
-def operator_of(problem: Problem, matrix: Matrix) -> CurvatureOperator:
-    """The operator of a matrix by name."""
-    return Hessian(problem, method="batched") if matrix == "hessian" else GaussNewton(problem)
-
-
-def column_tiles(problem: Problem, structure: Structure, order: Tensor, matrix: Matrix) -> Iterator[tuple[int, Tensor]]:
-    """OutputLoss of the unstructured tensors against everything from them on, in streaming order: (start, values).
+def column_tiles(source: MatrixSource, structure: Structure | None, order: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The rows of what is in no structured layer against everything from them on, in streaming order: (start, values).
 
     A tensor's columns need only the rows of itself and of what follows: autograd then skips the rest of the backward
     pass, and the symmetric half is never computed.
     """
-    operator = operator_of(problem, matrix)
-    width = choose_fastest(operator) if isinstance(operator, Hessian) else 16
+    operator = source.products()
+    width = choose_fastest(operator) if isinstance(operator, Hessian) and source.operator is None else 16
+    if not isinstance(operator, Hessian | GaussNewton) or operator.rows != operator.problem.space:
+        yield from _plain_tiles(operator, width)
+        return
+    space = operator.problem.space
     start = 0
-    taken = list(structure.others)
-    layered = [n for layer in structure.layers for n in (layer.weight, layer.bias) if n]
+    taken = list(space.names if structure is None else structure.others)
+    layered = [n for layer in (structure.layers if structure else ()) for n in (layer.weight, layer.bias) if n]
     for place, name in enumerate(taken):
-        wanted = [*taken[place:], *layered]
-        block = operator.block(wanted, name)
+        wanted = space.only([*taken[place:], *layered])
+        block = operator._restricted(wanted, space.only([name]))
         # The block's rows follow the parameters' order; `pick` brings them into streaming order.
-        position = {int(flat): k for k, flat in enumerate(problem.space.indices(wanted).tolist())}
+        position = {int(flat): k for k, flat in enumerate(_places(space, wanted).tolist())}
         pick = torch.tensor([position[int(flat)] for flat in order[start:].tolist()])
         size = block.shape[1]
-        for first in range(0, size, width):
-            count = min(width, size - first)
-            eye = torch.zeros(size, count, dtype=operator.dtype, device=operator.device)
-            eye[torch.arange(first, first + count), torch.arange(count)] = 1
-            yield start + first, block.apply(eye)[pick[first:]].T
+        for first, columns in _unit_products(block, width):
+            yield start + first, columns[pick[first:]].T
         start += size
+
+
+def _plain_tiles(operator: LinearOperator, width: int) -> Iterator[tuple[int, Tensor]]:
+    """Every column of a symmetric operator, from its diagonal on."""
+    for first, columns in _unit_products(operator, width):
+        yield first, columns[first:].T
+
+
+def _unit_products(operator: LinearOperator, width: int) -> Iterator[tuple[int, Tensor]]:
+    """Products with unit vectors, `width` at a time: (first, columns)."""
+    size = operator.shape[1]
+    for first in range(0, size, width):
+        count = min(width, size - first)
+        eye = torch.zeros(size, count, dtype=operator.dtype, device=operator.device)
+        eye[torch.arange(first, first + count), torch.arange(count)] = 1
+        columns = operator.apply(eye)
+        if not bool(torch.isfinite(columns).all()):
+            refuse(
+                f"products of {operator!r} must be finite",
+                "NaN or infinity",
+                "Check the loss and its gradient at these parameters.",
+            )
+        yield first, columns
+
+
+def _places(space: ParameterSpace, part: ParameterSpace) -> Tensor:
+    """The flat positions of the tensors of `part`, in the order of the space."""
+    places = dict(space.slices())
+    return torch.cat([torch.arange(places[name].start, places[name].stop) for name in part.names])
 
 
 def choose_fastest(operator: Hessian) -> int:

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from ..curvature import Problem
 from ..errors import refuse
 from ..measure import Array
+from ..operators import LinearOperator
 from ..results.blocks import HeatMap
-from .activations import Matrix
+from .source import Matrix, source_of
 from .tiles import Stream
 
 
 def heat_map(
-    problem: Problem, pixels: int = 512, reduce: Literal["max", "mean"] = "max", matrix: Matrix = "hessian"
+    matrix_of: Problem | LinearOperator,
+    pixels: int = 512,
+    reduce: Literal["max", "mean"] = "max",
+    matrix: Matrix | None = None,
 ) -> HeatMap:
     """max or mean of |H| over each pixel's entries, in the order of the parameters; small problems get a pixel per entry.
 
@@ -26,9 +30,10 @@ def heat_map(
         refuse("pixels must be >= 1", f"{pixels}", "512 fills a screen.")
     if reduce not in ("max", "mean"):
         refuse("reduce must be 'max' or 'mean'", f"{reduce!r}", "")
-    n = problem.space.size
+    source = source_of(matrix_of, matrix)
+    n = source.size
     side = min(pixels, n)
-    stream = Stream(problem, matrix)
+    stream = Stream(source)
     pixel = (stream.order * side // n).numpy()
     image = np.zeros((side, side))
     join = np.maximum if reduce == "max" else np.add
@@ -42,12 +47,13 @@ def heat_map(
     if reduce == "mean":
         share = np.bincount(pixel, minlength=side)
         image /= np.outer(share, share)
-    bounds = [place.start * side / n for _, place in problem.space.slices()]
-    return HeatMap(image, np.array(bounds), problem.space.names, n, reduce)
+    tensors = [] if source.problem is None else list(source.problem.space.slices())
+    bounds = [place.start * side / n for _, place in tensors]
+    return HeatMap(image, np.array(bounds), tuple(name for name, _ in tensors), n, reduce)
 
 
 def _grouped(join: np.ufunc, values: NDArray[Any], groups: NDArray[np.int64], side: int) -> Array:
-    """OutputLoss joined by group number: shape `(side, columns)`, zero where a group is empty."""
+    """Rows joined by group number: shape `(side, columns)`, zero where a group is empty."""
     out = np.zeros((side, values.shape[1]))
     if len(groups):
         order = np.argsort(groups, kind="stable")

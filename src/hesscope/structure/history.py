@@ -11,9 +11,9 @@ from ..curvature import Problem
 from ..errors import InputError, refuse
 from ..partition import Kind, Partition
 from ..results.history import TrainingHistory
-from .activations import Matrix
 from .circulant import circulant_score
 from .norms import block_norms
+from .source import Matrix
 
 
 def structure_history(

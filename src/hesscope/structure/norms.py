@@ -11,13 +11,15 @@ from torch import Tensor
 from ..curvature import Problem
 from ..curvature.engines.memory import free_bytes
 from ..errors import refuse
-from ..partition import Kind, Partition, as_partition
+from ..operators import LinearOperator
+from ..partition import Kind, Partition
 from ..results.blocks import BlockNorms
 from ..rng import Rng
-from .activations import Activations, Matrix
+from .activations import Activations
 from .gram import PairNorms, softmax_squares
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 from .sampled_norms import sampled_squares
+from .source import Matrix, source_of
 from .tiles import Stream, Tile, cross_gram
 
 Method = Literal["auto", "exact", "stochastic"]
@@ -25,15 +27,15 @@ _EXACT_COLUMNS = 4000
 
 
 def block_norms(
-    problem: Problem,
+    matrix_of: Problem | LinearOperator,
     partition: Partition | Kind = "neuron",
-    matrix: Matrix = "hessian",
+    matrix: Matrix | None = None,
     *,
     method: Method = "auto",
     probes: int = 16,
     rng: Rng = Rng(0),  # noqa: B008 (frozen)
 ) -> BlockNorms:
-    """‖H_IJ‖_F of every pair of blocks; exact where structure or size allow.
+    """‖H_IJ‖_F of every pair of blocks of a problem's Hessian, or of any operator; exact where structure or size allow.
 
     Linear layers that run once per example cost sᵀ (K ∘ K') s per pair of neurons and no product with a weight. What is
     left is streamed, one product per parameter, up to 4000 parameters ("auto"); beyond, each remaining block costs
@@ -44,9 +46,10 @@ def block_norms(
         refuse("method must be 'auto', 'exact' or 'stochastic'", f"{method!r}", "Leave it at 'auto'.")
     if probes < 2:
         refuse("probes must be >= 2 for a standard error", f"{probes}", "16 gives about 10 % on a norm.")
-    chosen = as_partition(partition, problem)
+    source = source_of(matrix_of, matrix)
+    chosen = source.partition(partition)
     _refuse_too_many(chosen.count)
-    stream = Stream(problem, matrix, structured=method != "stochastic")
+    stream = Stream(source, structured=method != "stochastic")
     work = _Squares(chosen, stream)
     columns = stream.unstructured
     sampled = torch.unique(work.labels[:columns])
@@ -54,7 +57,7 @@ def block_norms(
     variance = torch.zeros_like(work.total)
     if method == "stochastic" or (method == "auto" and columns > _EXACT_COLUMNS and cheaper):
         if bool(torch.isin(sampled, work.labels[columns:]).any()):  # a block with both kinds of parameters
-            stream = Stream(problem, matrix, structured=False)
+            stream = Stream(source, structured=False)
             work = _Squares(chosen, stream)
             sampled = torch.arange(chosen.count)
         if method == "auto":
@@ -63,12 +66,18 @@ def block_norms(
                 "block; see `stderr`. method='exact' takes a product per parameter; method='stochastic' asks for this.",
                 stacklevel=2,
             )
-        work.total, variance, stream.products = sampled_squares(problem, chosen, sampled, matrix, probes, rng)
+        work.total, variance, stream.products = sampled_squares(source.products(), chosen, sampled, probes, rng)
     else:
         for tile in stream.other_tiles():
             work.add(tile)
-    if stream.structure.layers:
+    if stream.layers:
         work.add_layers()
+    if not bool(torch.isfinite(work.total).all()):
+        refuse(
+            "the matrix must be finite",
+            "NaN or infinity in its blocks",
+            "Check the loss and the data at these parameters.",
+        )
     norms = work.total.clamp_min(0).sqrt()
     stderr = torch.where(norms > 0, variance.sqrt() / (2 * norms), torch.zeros_like(norms))
     return BlockNorms(
@@ -77,7 +86,7 @@ def block_norms(
         chosen.names,
         chosen.layers,
         chosen.sizes.double().numpy(),
-        matrix,
+        source.name,
         not bool(variance.any()),
         stream.products,
         partition if isinstance(partition, str) else "own",
@@ -86,7 +95,8 @@ def block_norms(
 
 def norm_products(problem: Problem, partition: Partition | Kind = "neuron", probes: int = 16) -> int:
     """How many products `block_norms` takes by itself: none where structure gives everything."""
-    chosen, stream = as_partition(partition, problem), Stream(problem)
+    source = source_of(problem)
+    chosen, stream = source.partition(partition), Stream(source)
     columns = stream.unstructured
     labels = chosen.labels[stream.order]
     sampled = torch.unique(labels[:columns])
@@ -128,11 +138,10 @@ class _Squares:
 
     def add_layers(self) -> None:
         """All pairs of structured layers; by Gram matrices where each neuron is a block of its own."""
-        structure = self.stream.structure
-        seen = Activations(structure, self.stream.matrix)
-        start = len(self.labels) - sum(layer.outputs * layer.width for layer in structure.layers)
+        seen = self.stream.activations
+        start = self.stream.unstructured
         blocks = []
-        for layer in structure.layers:
+        for layer in self.stream.layers:
             labels = self.labels[start : start + layer.outputs * layer.width].view(layer.outputs, layer.width)
             blocks.append(labels[:, 0])
             if not bool((labels == labels[:, :1]).all()):
@@ -140,7 +149,7 @@ class _Squares:
                     self.add(tile)
                 return
             start += layer.outputs * layer.width
-        scale = self.stream.problem.scale**2
+        scale = seen.structure.problem.scale**2
         for p in seen.hidden:
             self._add_hidden(seen, p, blocks, scale)
         if seen.output is not None:

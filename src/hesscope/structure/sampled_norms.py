@@ -5,29 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
+from ..operators import LinearOperator
 from ..partition import Partition
 from ..rng import Rng
-from .activations import Matrix
-from .columns import operator_of
 
 
 def sampled_squares(
-    problem: Problem, partition: Partition, columns: Tensor, matrix: Matrix, probes: int, rng: Rng
+    operator: LinearOperator, partition: Partition, columns: Tensor, probes: int, rng: Rng
 ) -> tuple[Tensor, Tensor, int]:
     """Estimates of ‖H_IJ‖² for the blocks J in `columns` and all I, their variances, and the products spent.
 
     A probe that lives on block J gives the whole column of blocks at the price of one product. Where I and J are both
     probed, the two independent estimates of one norm are averaged.
     """
-    operator = operator_of(problem, matrix)
     blocks = partition.count
     variance = torch.zeros(blocks, blocks, dtype=torch.float64)
     mean = torch.zeros_like(variance)
     labels = partition.labels
     for block in columns.tolist():
         inside = partition.indices(block)
-        draws = torch.zeros(problem.space.size, probes, dtype=problem.dtype, device=problem.device)
+        draws = torch.zeros(operator.shape[1], probes, dtype=operator.dtype, device=operator.device)
         signs = torch.randint(0, 2, (len(inside), probes), generator=rng.child("block norms", block).torch())
         draws[inside] = signs.to(draws) * 2 - 1
         image = operator.apply(draws).double().square_().cpu()

@@ -10,21 +10,21 @@ from ..errors import refuse
 from ..linalg import spectral_density
 from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
-from ..partition import Kind, Partition, as_partition
+from ..partition import Kind, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
-from .activations import Activations, Matrix
-from .columns import operator_of
+from .activations import Activations
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .source import Matrix, source_of
 from .tiles import Stream, weighted_gram
 
 _DENSE = 2500
 
 
 def block_spectra(
-    problem: Problem,
+    matrix_of: Problem | LinearOperator,
     partition: Partition | Kind = "neuron",
-    matrix: Matrix = "hessian",
+    matrix: Matrix | None = None,
     *,
     rng: Rng = Rng(0),  # noqa: B008 (frozen)
 ) -> BlockSpectra:
@@ -33,11 +33,12 @@ def block_spectra(
     Neurons of linear layers that run once per example come from weighted Gram matrices, other blocks from one product
     per parameter; bigger blocks cost at most 10 x 80 products each.
     """
-    chosen = as_partition(partition, problem)
-    stream = Stream(problem, matrix)
+    source = source_of(matrix_of, matrix)
+    chosen = source.partition(partition)
+    stream = Stream(source)
     labels = chosen.labels[stream.order]
     blocks: dict[int, Tensor] = {}
-    if stream.structure.layers:
+    if stream.layers:
         blocks = _neuron_blocks(stream, labels)
     operator: LinearOperator | None = None
     nodes, weights, exact = [], [], []
@@ -45,7 +46,7 @@ def block_spectra(
         measure: AtomicMeasure
         small = number in blocks or int(chosen.sizes[number]) <= _DENSE
         if not small or number not in blocks:
-            operator = operator or operator_of(problem, matrix)
+            operator = operator or source.products()
             part = Restricted(operator, chosen.indices(number))
             measure = (
                 AtomicMeasure.of(_eigenvalues(part.dense(64)))
@@ -93,12 +94,12 @@ def _eigenvalues(matrix: Tensor) -> Array:
 
 def _neuron_blocks(stream: Stream, labels: Tensor) -> dict[int, Tensor]:
     """The dense diagonal block of every structured neuron that is a block of its own."""
-    structure, scale = stream.structure, stream.problem.scale
-    seen = Activations(structure, stream.matrix)
+    seen = stream.activations
+    scale = seen.structure.problem.scale
     start = stream.unstructured
     alone = torch.bincount(labels)
     out: dict[int, Tensor] = {}
-    for q, layer in enumerate(structure.layers):
+    for q, layer in enumerate(stream.layers):
         mine = labels[start : start + layer.outputs * layer.width].view(layer.outputs, layer.width)
         start += layer.outputs * layer.width
         single = (mine == mine[:, :1]).all(1) & (alone[mine[:, 0]] == layer.width)

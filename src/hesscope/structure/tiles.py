@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
-from .activations import Activations, Matrix, NeuronRows, check_matrix
+from .activations import Activations, NeuronRows
 from .columns import column_tiles
 from .gram import nonzero_entries
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
-from .stack import Structure
+from .source import MatrixSource
+from .stack import LinearLayer, Structure
 
 _PIECE = 32_000_000
 
 
 @dataclass
 class Tile:
-    """OutputLoss [start, start + r) by columns [start, start + w) of the matrix in streaming order; beyond are zeros."""
+    """Rows [start, start + r) by columns [start, start + w) of the matrix in streaming order; beyond are zeros."""
 
     start: int
     values: Tensor
@@ -30,18 +29,27 @@ class Tile:
 class Stream:
     """Tiles that cover the upper triangle; `order` holds the flat position of each streamed row and column."""
 
-    def __init__(self, problem: Problem, matrix: Matrix = "hessian", structured: bool = True) -> None:
-        check_matrix(matrix)
-        self.problem, self.matrix = problem, matrix
-        none = Structure(problem, (), False, problem.space.names)
-        self.structure = Structure.of(problem) if structured else none
-        self.order = self.structure.positions()
-        self.products = 0
+    def __init__(self, source: MatrixSource, structured: bool = True) -> None:
+        self.source, self.products = source, 0
+        known = structured and source.operator is None and source.problem is not None
+        self.structure = Structure.of(source.problem) if known and source.problem is not None else None
+        self.order = torch.arange(source.size) if self.structure is None else self.structure.positions()
+
+    @property
+    def layers(self) -> tuple[LinearLayer, ...]:
+        """The structured layers."""
+        return () if self.structure is None else self.structure.layers
+
+    @property
+    def activations(self) -> Activations:
+        """What the structured layers were given, over all data."""
+        assert self.structure is not None
+        return Activations(self.structure, "hessian" if self.source.name == "hessian" else "gauss_newton")
 
     @property
     def unstructured(self) -> int:
         """How many parameters lie outside structured layers; they come first in the streaming order."""
-        return sum(prod(self.problem.space.shape_of(name)) for name in self.structure.others)
+        return self.source.size - sum(layer.outputs * layer.width for layer in self.layers)
 
     @property
     def natural(self) -> bool:
@@ -50,22 +58,22 @@ class Stream:
 
     def __iter__(self) -> Iterator[Tile]:
         yield from self.other_tiles()
-        if self.structure.layers:
-            yield from self.layer_tiles(Activations(self.structure, self.matrix))
+        if self.layers:
+            yield from self.layer_tiles(self.activations)
 
     def other_tiles(self) -> Iterator[Tile]:
         """The rows of everything that is not a structured layer, by products."""
-        if self.structure.others:
-            for start, values in column_tiles(self.problem, self.structure, self.order, self.matrix):
+        if self.unstructured:
+            for start, values in column_tiles(self.source, self.structure, self.order):
                 self.products += len(values)
                 yield Tile(start, values)
 
     def layer_tiles(self, seen: Activations) -> Iterator[Tile]:
         """The rows of the structured layers, neuron by neuron, from weighted Gram matrices."""
         start = self.unstructured
-        scale = self.problem.scale
+        scale = seen.structure.problem.scale
         for p in seen.hidden:
-            width = self.structure.layers[p].width
+            width = self.layers[p].width
             for rows in seen.rows(p):
                 for k in range(rows.count):
                     yield Tile(start, _neuron_tile(seen, rows, k).mul_(scale))
