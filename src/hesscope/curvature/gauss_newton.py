@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..results.spectra import Estimate
+from ..rng import Rng
 from ..space import ParameterSpace
 from .derivative_proof import Proof, prove_jacobian
 from .engines.jacobians import JacobianGraphs

@@ -71,10 +71,13 @@ class CurvatureOperator(LinearOperator):
 
     def block(self, rows: str | list[str], columns: str | list[str] | None = None) -> CurvatureOperator:
         """The block of the parameters that `rows` (and `columns`) select: its products cost less than the whole's."""
-        row_space = self.rows.select(rows)
+        return self.restricted(self.rows.select(rows), None if columns is None else self.columns.select(columns))
+
+    def restricted(self, rows: ParameterSpace, columns: ParameterSpace | None = None) -> CurvatureOperator:
+        """The block of exactly these parameters, on the same engine."""
         part: CurvatureOperator = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
-        part.rows, part.columns = row_space, row_space if columns is None else self.columns.select(columns)
+        part.rows, part.columns = rows, rows if columns is None else columns
         part.symmetric = part.rows == part.columns
         return part
 

@@ -51,7 +51,7 @@ def known_trace(
         value, stderr, passes = value + extra, math.hypot(stderr, more_stderr), passes + more
         method += " + functional products"
     if parts.rest:
-        block = restricted(op, parts.rest)
+        block = op.restricted(problem.space.only(parts.rest))
         rest = generic_trace(block, target, rng=rng, max_products=max(2, limit - passes))
         value, stderr = value + float(rest.value), math.hypot(stderr, float(rest.stderr))
         passes, method = passes + rest.products, f"{method} + {rest.method} for {len(parts.rest)} tensors"
@@ -148,7 +148,7 @@ def _functional_trace(
     op: CurvatureOperator, names: list[str], value: float, tol: float, rng: Rng, limit: int
 ) -> tuple[float, float, int]:
     """tr R over the named parameters: all products where they are few, else Hutchinson's estimator."""
-    block = restricted(FunctionalHessian(op.problem), names)
+    block = FunctionalHessian(op.problem).restricted(op.problem.space.only(names))
     n = block.shape[0]
     if n <= max(2, limit) and n <= _MOST_DRAWS // 4 and not op.problem.distributed:
         return float(block.dense().double().trace()), 0.0, n
@@ -163,9 +163,3 @@ def _functional_trace(
         enough = len(samples) >= _DRAWS and stderr <= tol * abs(value + mean)
         if enough or len(samples) >= max(2, limit):
             return mean, stderr, len(samples)
-
-
-def restricted(op: CurvatureOperator, names: list[str]) -> CurvatureOperator:
-    """The diagonal block of exactly these parameters."""
-    space = op.problem.space.only(names)
-    return op._restricted(space, space)

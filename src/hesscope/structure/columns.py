@@ -36,7 +36,7 @@ def column_tiles(source: MatrixSource, structure: Structure | None, order: Tenso
     layered = [n for layer in (structure.layers if structure else ()) for n in (layer.weight, layer.bias) if n]
     for place, name in enumerate(taken):
         wanted = space.only([*taken[place:], *layered])
-        block = operator._restricted(wanted, space.only([name]))
+        block = operator.restricted(wanted, space.only([name]))
         # The block's rows follow the parameters' order; `pick` brings them into streaming order.
         position = {int(flat): k for k, flat in enumerate(_places(space, wanted).tolist())}
         pick = torch.tensor([position[int(flat)] for flat in order[start:].tolist()])
