@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import hesscope as hs
 from curvature.cases import CASES
+from hesscope.curvature import self_check
+from hesscope.curvature.engines.linearized import LinearizedGradient
 
 
 class WrongSquare(torch.autograd.Function):
@@ -102,6 +105,79 @@ def test_constants_that_a_model_changes_in_place_do_not_spoil_the_traced_method(
     v = torch.randn(problem.space.size).double()
     for _ in range(3):
         assert torch.allclose(traced @ v, kept @ v, atol=1e-13)
+
+
+def padded() -> hs.Problem:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(6, 4, padding_idx=0), nn.Flatten(), nn.Tanh(), nn.Linear(12, 3)).double()
+    with torch.no_grad():
+        model[0].weight[0] = torch.randn(4)
+    x = torch.randint(1, 6, (80, 3))
+    x[-5:, 2] = 0  # no padding among the first examples
+    return hs.Problem.of(model, "cross_entropy", (x, torch.arange(80) % 3))
+
+
+def smoothed() -> hs.Problem:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    y = torch.arange(80) % 3
+    y[-20:] = -100
+    return hs.Problem.of(model, nn.CrossEntropyLoss(label_smoothing=0.2), (torch.randn(80, 4).double(), y))
+
+
+@pytest.mark.parametrize("make", [padded, smoothed])
+def test_the_traced_method_gives_the_products_of_double_backward(make: Any) -> None:
+    """Forward mode moves padding rows, and tracing keeps ignored targets: both were per cents off."""
+    problem = make()
+    v = torch.randn(problem.space.size, 2).double()
+    kept, traced = hs.Hessian(problem, method="kept"), hs.Hessian(problem, method="linearize")
+    assert torch.allclose(traced @ v, kept @ v, atol=1e-12, rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [padded, smoothed])
+def test_choosing_the_fastest_method_changes_no_number(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_check, "seconds_to_trace", lambda problem: 0.0)  # so that tracing is tried
+    monkeypatch.setattr(self_check, "_FASTER", float("inf"))  # and whatever is right is chosen
+    problem = make()
+    v = torch.randn(problem.space.size).double()
+    before = hs.Hessian(problem) @ v
+    verdict = hs.check(problem)
+    assert verdict.passed
+    traced = next(method for method in verdict.methods if method.name == "linearize")
+    assert traced.error == 0.0 or verdict.method != "linearize"
+    assert torch.allclose(hs.Hessian(problem) @ v, before, atol=1e-12, rtol=1e-9)
+
+
+def test_a_traced_method_that_is_off_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_check, "seconds_to_trace", lambda problem: 0.0)
+    monkeypatch.setattr(self_check, "_FASTER", float("inf"))
+    original = LinearizedGradient._traced_products
+    monkeypatch.setattr(LinearizedGradient, "_traced_products", lambda *args: original(*args) * 1.001)
+    problem = CASES["mlp"]().problem
+    v = torch.randn(problem.space.size).double()
+    assert torch.allclose(hs.Hessian(problem, method="linearize") @ v, hs.Hessian(problem) @ v, rtol=1e-12)
+    verdict = hs.check(problem)
+    assert verdict.method != "linearize"
+    assert next(m for m in verdict.methods if m.name == "linearize").error == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_times_are_relative_to_kept() -> None:
+    methods = {m.name: m for m in hs.check(CASES["mlp"]().problem).methods}
+    assert methods["kept"].relative_time == 1.0
+    assert 0.02 < methods["batched"].relative_time < 50
+    assert "tracing would take longer" in methods["linearize"].note
+
+
+def test_a_check_costs_at_most_ten_gradients() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 5))
+    problem = hs.Problem.of(model, "cross_entropy", (torch.randn(160, 20), torch.arange(160) % 5))
+    problem.loss_value()
+    with FlopCounterMode(display=False) as gradient:
+        problem.gradient()
+    with FlopCounterMode(display=False) as checking:
+        hs.check(problem)
+    assert checking.get_total_flops() <= 10 * gradient.get_total_flops()
 
 
 def test_plan_names_cost_before_running() -> None:

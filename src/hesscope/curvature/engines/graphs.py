@@ -131,7 +131,7 @@ class GradientGraphs(KeptGraphs):
         super().__init__(problem)
         self.through_loss, self.method = through_loss, method
         self.sums: list[Tensor | None] = [None] * len(self.leaves)
-        self._together: bool | None = None  # whether torch takes many vectors through this graph at once
+        self.together: bool | None = None  # whether torch takes many vectors through this graph at once
 
     def trace(self, batch: Any) -> tuple[Tensor | None, ...]:
         return self.problem.batch_gradient(batch, self.leaves, create_graph=True, through_loss=self.through_loss)
@@ -219,10 +219,10 @@ class GradientGraphs(KeptGraphs):
         self, sources: list[Tensor], targets: list[Tensor], pieces: list[Tensor], rows: ParameterSpace, totals: Tensor
     ) -> None:
         """Many vectors in one backward pass, where torch can do that and does it right: tried on the first two."""
-        if self._together is None:
-            self._together = _same_together(sources, targets, pieces)
+        if self.together is None:
+            self.together = _same_together(sources, targets, pieces)
         count = len(totals)
-        if self._together:
+        if self.together:
             cotangents = [_shaped(piece, g, (count,)) for piece, g in zip(pieces, sources, strict=True)]
             pulled = pull_back(sources, targets, cotangents, batched=True)
         else:
