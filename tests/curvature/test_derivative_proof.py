@@ -209,14 +209,6 @@ def test_wrong_derivatives_are_refused_by_the_first_product(name: str) -> None:
         hs.eigenpairs(hs.Hessian(problem), k=1)
 
 
-def test_gradients_scaled_by_frequency_are_refused() -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(4, 3, scale_grad_by_freq=True), nn.Flatten(), nn.Linear(9, 2))
-    problem = hs.Problem.of(model, "mse", (torch.randint(0, 4, (12, 3)), torch.randn(12, 2)))
-    with pytest.raises(DerivativeError):
-        hs.GaussNewton(problem) @ torch.ones(problem.space.size)
-
-
 def test_padding_rows_are_constants_and_no_alarm() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(6, 3, padding_idx=2), nn.Flatten(), nn.Tanh(), nn.Linear(9, 2)).double()

@@ -16,9 +16,10 @@ from ..errors import DerivativeError, HesscopeError
 from ..rng import Rng
 from .data import examples_in, map_tensors
 from .differences import STEPS, best_gap
-from .engines.backward import derivatives_on, hessian_product, jacobian_product, noise_like, random_direction, size_of
+from .engines.backward import hessian_product, jacobian_product, noise_like, random_direction, size_of
 from .engines.memory import is_out_of_memory
 from .faulty_modules import find_faulty_modules
+from .gradient_mode import differentiable
 from .losses.base import OutputLoss
 from .plain_operations import padding_rows
 from .problem import Problem, ScalarLoss
@@ -177,7 +178,7 @@ def _jacobian_gap(trial: _Trial, precision: Precision) -> float:
 
 
 def _proof(problem: Problem, what: str, gap_of: Callable[[_Trial, Precision], float]) -> Proof:
-    with derivatives_on():
+    with differentiable():
         probe, precision, widening = derivative_probe(problem)
         batches = list(probe.batches)
         with widening:

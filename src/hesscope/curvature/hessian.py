@@ -14,9 +14,9 @@ from ..rng import Rng
 from ..space import ParameterSpace
 from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
-from .engines.backward import derivatives_on
 from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient
+from .gradient_mode import differentiable
 from .problem import Problem
 
 Method = Literal["auto", "kept", "batched", "linearize"]
@@ -94,7 +94,7 @@ class CurvatureOperator(LinearOperator):
                 proof.need_right()
         sharded = self.problem.distributed
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
-        with derivatives_on():
+        with differentiable():
             out = self._sum_products(columns, rows, whole.T)
         out = self.problem.all_sum(out).mul_(scale)
         if sharded:

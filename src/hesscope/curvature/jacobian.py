@@ -10,8 +10,8 @@ from torch import Tensor
 from ..errors import refuse
 from ..operators import LinearOperator
 from .derivative_proof import prove_jacobian
-from .engines.backward import derivatives_on
 from .engines.jacobians import JacobianGraphs
+from .gradient_mode import differentiable
 from .problem import Problem
 
 
@@ -56,4 +56,4 @@ class Jacobian(LinearOperator):
     def _proven(self) -> AbstractContextManager[None]:
         if not self.unchecked:
             prove_jacobian(self.problem).need_right()
-        return derivatives_on()
+        return differentiable()

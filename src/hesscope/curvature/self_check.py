@@ -13,9 +13,10 @@ from ..results.checks import MethodCheck, Verdict
 from ..rng import Rng
 from .data import examples_in
 from .derivative_proof import derivative_probe, prove_hessian
-from .engines.backward import derivatives_on, hessian_product, random_direction
+from .engines.backward import hessian_product, random_direction
 from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient, seconds_to_trace
+from .gradient_mode import differentiable
 from .problem import Problem
 
 _EXAMPLES = 64
@@ -34,7 +35,7 @@ def check(problem: Problem, examples: int = _EXAMPLES, rng: Rng | None = None) -
     results record it.
     """
     rng = (Rng(0) if rng is None else rng).child("check")
-    with derivatives_on():
+    with differentiable():
         proof = prove_hessian(problem)
         tests = _Tests.of(problem, rng) if proof.right else _Tests()
         started = time.perf_counter()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,13 +13,6 @@ from ...rng import Rng
 from ..losses.base import OutputLoss
 from ..problem import Problem
 from .memory import is_out_of_memory
-
-
-@contextmanager
-def derivatives_on() -> Iterator[None]:
-    """Autograd records inside the block, also where the caller has switched it off (no_grad, inference_mode)."""
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
 
 
 def pull_back(
