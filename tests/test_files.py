@@ -125,13 +125,13 @@ def test_another_analysis_in_the_folder_of_a_stopped_one_is_refused(tmp_path: Pa
     with pytest.raises(Stop):
         hs.analyze(problem(), config(), resume=tmp_path / "s", watch=stop_at_the_trace)
     before = content(tmp_path / "s")
-    assert "extremes.json" in before
+    assert "smallest.json" in before
     other = problem().at({"0.weight": torch.zeros(30, 10)})
     with pytest.raises(FileError, match="another one was stopped"):
         hs.analyze(other, config(), resume=tmp_path / "s")
     assert content(tmp_path / "s") == before
     found = hs.analyze(problem(), config(), resume=tmp_path / "s")
-    assert found.extremes.largest[0] == hs.analyze(problem(), config()).extremes.largest[0]
+    assert found.largest.values[0] == hs.analyze(problem(), config()).largest.values[0]
 
 
 # --- results in two files ---

@@ -33,7 +33,13 @@ HOMES = (
     "results.analysis",
     "closed_form",
     "rmt.blocks.limits",
+    "rmt.laws.fitting",
     "pacbayes",
+)
+# Results of before 0.1.0 was released; nothing else can be read from their files.
+RETIRED = (
+    *("MeasuredSpectrum", "ExtremeValues", "TracePair", "BlockMap", "LayerDecoupling", "TrainingCourse", "LawFit"),
+    *("SelfCheck", "Prediction", "Comparison", "Course", "MethodVerdict", "Plan"),
 )
 _KINDS: dict[str, type[Result]] = {}
 _R = TypeVar("_R", bound="Result")
@@ -219,6 +225,8 @@ def _decode(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
 
 
 def _class_of(kind: str) -> type[Result]:
+    if kind in RETIRED:
+        raise ValueError(f"it holds a {kind}, which an earlier version wrote; run that command again")
     for home in HOMES:
         if kind in _KINDS:
             break

@@ -18,7 +18,7 @@ import torch
 
 from cli.problems import CNN, MLP, TRANSFORMER
 from hesscope.cli import main
-from report.samples import sample
+from report.samples import FAILED, sample
 
 Capture = pytest.CaptureFixture[str]
 SMALL = ["--k", "5", "--smallest", "1", "--probes", "2", "--steps", "20", "--formats", "png"]
@@ -66,8 +66,8 @@ def test_analyze_writes_a_report_and_ends_in_ten_lines(mlp: str, capsys: Capture
     exact = truth()
     assert main(["show", "out/analysis.json", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
-    np.testing.assert_allclose(result["extremes"]["largest"], exact[::-1][:5], rtol=1e-3)
-    assert result["traces"]["hessian"] == pytest.approx(exact.sum(), rel=1e-3)
+    np.testing.assert_allclose(result["largest"]["values"], exact[::-1][:5], rtol=1e-3)
+    assert result["trace"]["value"] == pytest.approx(exact.sum(), rel=1e-3)
     assert result["blocks"][0]["norms"][0][0] > 0
     norm = sum(value**2 for row in result["blocks"][0]["norms"] for value in row)
     assert norm == pytest.approx((exact**2).sum(), rel=1e-3)
@@ -141,13 +141,9 @@ def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatc
 
 
 def test_failed_check_exits_with_one(mlp: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hesscope.results.analysis import SelfCheck
-
-    monkeypatch.setattr(
-        "hesscope.analysis.parts.verdict_of", lambda problem: SelfCheck(False, "kept", 1.0, "FAILED: fc1")
-    )
+    monkeypatch.setattr("hesscope.curvature.self_check.check", lambda problem: FAILED)
     assert main(["check", mlp]) == 1
-    assert "FAILED: fc1" in capsys.readouterr().out
+    assert "fc1 (Linear)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -182,9 +178,10 @@ def test_compare_two_models_and_two_results(mlp: str, capsys: Capture, tmp_path:
     assert 0 <= found["overlap"][0] <= 1
     assert found["blocks"]["layer"] > 0
     one = sample()
-    turned = replace(one.extremes, vectors=np.eye(100, 6)[:, [1, 0, 2, 3, 4, 5]])
-    replace(one, extremes=replace(one.extremes, vectors=np.eye(100, 6))).save("a")
-    replace(one, extremes=turned).save("b")
+    vectors: Any = np.eye(100, 6)
+    turned = replace(one.largest, vectors=vectors[:, [1, 0, 2, 3, 4, 5]])
+    replace(one, largest=replace(one.largest, vectors=vectors)).save("a")
+    replace(one, largest=turned).save("b")
     code, same = run_json(capsys, "compare", "a.json", "b.json", "--k", "4", "--out", "out")
     assert code == 0
     assert same["overlap"] == [0.0, 1.0, 1.0, 1.0]
@@ -196,7 +193,7 @@ def test_report_from_a_folder(mlp: str, capsys: Capture, tmp_path: Path) -> None
     main(["blocks", mlp, "--out", "out"])
     capsys.readouterr()
     assert main(["report", "out", "-o", "all.html"]) == 0
-    assert "BlockMap" in (tmp_path / "all.html").read_text()
+    assert "BlockNorms" in (tmp_path / "all.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -269,14 +266,14 @@ def test_interrupted_analysis_goes_on_where_it_was(
     (tmp_path / "slow.py").write_text(MLP + SLOW)
     command = [sys.executable, "-m", "hesscope.cli", "analyze", "slow.py:slow_problem", "--out", "out", *SMALL]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SLOW": "1"})
-    while not (tmp_path / "out/state/extremes.json").exists():
+    while not (tmp_path / "out/state/smallest.json").exists():
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate()
     assert process.returncode == 130
     assert b"run the same command again to go on" in error
-    monkeypatch.setattr("hesscope.analysis.run.eigenpairs", None)  # the first stage must come from disk
+    monkeypatch.setattr("hesscope.analysis.spectra.eigenpairs", None)  # the first stage must come from disk
     code, found = run_json(capsys, "analyze", "slow.py:slow_problem", "--out", "out", *SMALL)
     assert code == 0
     np.testing.assert_allclose(found["largest"], truth()[::-1][:5], rtol=1e-3)
@@ -284,7 +281,7 @@ def test_interrupted_analysis_goes_on_where_it_was(
 
 SLOW = """
 import os, time
-import hesscope.analysis.run as analyze
+import hesscope.analysis.spectra as analyze
 
 def slow_problem():
     trace = analyze.trace

@@ -17,9 +17,8 @@ from hesscope.plots.analysis import analysis_figures
 from hesscope.plots.export import FORMATS, save_figures
 from hesscope.report import load_result, summary_lines, write_report
 from hesscope.report.summary import what_next
-from hesscope.results.analysis import SelfCheck
 from hesscope.results.claims import Claim, Outcome
-from report.samples import HOSTILE, sample
+from report.samples import FAILED, HOSTILE, sample
 
 
 def test_page_holds_everything_and_stays_under_eight_megabytes(tmp_path: Path) -> None:
@@ -56,25 +55,25 @@ def test_ten_lines_are_ten_and_say_the_numbers() -> None:
 def test_outliers_are_counted_at_the_widest_gap() -> None:
     one = sample()
     values = np.array([9.0, 8.0, 7.0, 1.0, 0.9, 0.8])
-    assert replace(one, extremes=replace(one.extremes, largest=values)).gap == pytest.approx((3, 7.0))
+    assert replace(one, largest=replace(one.largest, values=values)).gap == pytest.approx((3, 7.0))
 
 
 def test_negative_mass_counts_what_is_below_the_noise() -> None:
     one = sample()
-    share = float(np.mean(one.spectrum.nodes < -one.noise))
+    share = float(np.mean(one.density.nodes < -one.noise))
     assert one.negative_mass == pytest.approx(share)
     assert 0.3 < share < 0.6
 
 
 def test_what_next_puts_a_failed_check_first() -> None:
-    assert "self-check failed" in what_next(replace(sample(), verdict=SelfCheck(False, "kept", 1.0, "FAILED")))
+    assert "self-check failed" in what_next(replace(sample(), verdict=FAILED))
     assert "negative part" in what_next(sample())
 
 
 def test_claims_compare_density_and_trace() -> None:
     holds = {claim.source: claim.holds for claim in claims_of(sample())}
     assert holds["tr H = n · mean of the density"]
-    wrong = replace(sample(), traces=replace(sample().traces, hessian=50.0))
+    wrong = replace(sample(), trace=replace(sample().trace, value=50.0))
     assert not {claim.source: claim.holds for claim in claims_of(wrong)}["tr H = n · mean of the density"]
 
 
@@ -83,7 +82,7 @@ def test_analysis_survives_a_file(tmp_path: Path) -> None:
     again = load_result(one.save(tmp_path / "analysis"))
     assert isinstance(again, type(one))
     assert summary_lines(again) == summary_lines(one)
-    np.testing.assert_array_equal(again.block_map("neuron").norms, one.block_map("neuron").norms)
+    np.testing.assert_array_equal(again.blocks[1].norms, one.blocks[1].norms)
 
 
 def test_figures_come_in_three_formats(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
+    if hasattr(value, "detach"):  # a tensor
+        value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, dict):

@@ -13,6 +13,7 @@ from .factors import decouple_layers as decouple_layers
 from .full_hessian import approximate_full_eigenpairs as approximate_full_eigenpairs
 from .layer_operator import LayerHessian as LayerHessian
 from .layer_operator import layer_hessian as layer_hessian
+from .layers import decouplable_layers as decouplable_layers
 from .model_overlaps import model_overlap as model_overlap
 from .nearest import NearestKronecker as NearestKronecker
 from .output_eigenspace import predicted_output_eigenspace as predicted_output_eigenspace

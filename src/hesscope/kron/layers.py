@@ -114,6 +114,12 @@ def layer_names(problem: Problem) -> list[str]:
     return [name for name, module in problem.model.named_modules() if isinstance(module, kinds)]
 
 
+def decouplable_layers(problem: Problem) -> list[str]:
+    """Those whose weight is selected, and that give every output the same inputs."""
+    layers = [Layer(name, problem.model.get_submodule(name)) for name in layer_names(problem)]
+    return [layer.name for layer in layers if layer.groups == 1 and layer.weight in problem.space.names]
+
+
 def _shown(names: list[str]) -> str:
     return (", ".join(names[:12]) + (", ..." if len(names) > 12 else "")) or "none"
 

@@ -57,6 +57,7 @@ def eigenpairs(
     n = op.shape[0]
     goal = Goal(min(k, n), which, tol)
     if start is not None:
+        start = torch.as_tensor(start)  # an array where it comes from a file
         _check_start(start, op)
     if is_small(counted, 4 * k):
         return _dense(counted, goal, before)

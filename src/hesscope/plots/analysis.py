@@ -16,13 +16,13 @@ def analysis_figures(analysis: Any) -> dict[str, Any]:
     guess = analysis.prediction
     theory = None if guess is None else guess.measure()
     found = {
-        "spectrum": spectrum_figure(spectra(analysis), analysis.extremes.largest, theory),
-        "counts": counts_figure(spectra(analysis), analysis.size, analysis.extremes.largest),
+        "spectrum": spectrum_figure(spectra(analysis), analysis.largest.values, theory),
+        "counts": counts_figure(spectra(analysis), analysis.size, analysis.largest.values),
     }
     for blocks in analysis.blocks:
         found[f"blocks-{blocks.partition}"] = block_map_figure(blocks)
-    if analysis.decoupling:
-        found["decoupling"] = decoupling_figure(analysis.decoupling[:4])
-    if analysis.course is not None:
-        found["course"] = course_figure(analysis.course)
+    if analysis.kronecker:
+        found["decoupling"] = decoupling_figure(analysis.kronecker[:4])
+    if analysis.history is not None:
+        found["course"] = course_figure(analysis.history)
     return found

@@ -14,10 +14,12 @@ def decoupling_figure(layers: Any) -> Any:
     figure, axes = new_figure(2, len(layers), width=3.6, height=2.7, squeeze=False)
     for column, layer in enumerate(layers):
         upper, lower = axes[0, column], axes[1, column]
-        count = min(layer.exact_values.size, layer.kronecker_values.size)
+        count = min(layer.eigenvalues.size, layer.approximate_eigenvalues.size)
         rank = np.arange(1, count + 1)
-        upper.semilogy(rank, layer.exact_values[:count], "o-", color=MEASURED, markersize=3, label="exact")
-        upper.semilogy(rank, layer.kronecker_values[:count], "s--", color=THEORY, markersize=3, label="Kronecker")
+        upper.semilogy(rank, layer.eigenvalues[:count], "o-", color=MEASURED, markersize=3, label="exact")
+        upper.semilogy(
+            rank, layer.approximate_eigenvalues[:count], "s--", color=THEORY, markersize=3, label="Kronecker"
+        )
         upper.set_title(f"{layer.layer}: error {layer.frobenius_error:.0%} (Frobenius)", fontsize=10)
         upper.set_xlabel("rank")
         lower.plot(np.arange(1, layer.overlap.size + 1), layer.overlap, "o-", color=ACCENT, markersize=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ INKS = (MEASURED, ACCENT)
 
 
 def spectrum_figure(
-    spectra: list[tuple[str, AtomicMeasure]],
+    spectra: Sequence[tuple[str, AtomicMeasure]],
     eigenvalues: Array | None = None,
     theory: AtomicMeasure | None = None,
 ) -> Any:
@@ -52,7 +53,7 @@ def spectrum_figure(
     return figure
 
 
-def counts_figure(spectra: list[tuple[str, AtomicMeasure]], size: int, eigenvalues: Array | None = None) -> Any:
+def counts_figure(spectra: Sequence[tuple[str, AtomicMeasure]], size: int, eigenvalues: Array | None = None) -> Any:
     """#{λ > t} and #{λ < −t} over t on two logarithmic axes."""
     figure, axis = new_figure(width=8.0, height=4.0)
     for (name, measure), ink in zip(spectra, INKS, strict=False):

@@ -80,7 +80,7 @@ def _power(power: int) -> str:
 
 def spectra(analysis: Any) -> list[tuple[str, AtomicMeasure]]:
     """The measured spectra of an analysis with their names."""
-    found = [("Hessian H", analysis.spectrum.measure())]
-    if analysis.gauss_newton is not None:
-        found.append(("Gauss-Newton G", analysis.gauss_newton.measure()))
+    found = [("Hessian H", analysis.density)]
+    if analysis.gauss_newton_density is not None:
+        found.append(("Gauss-Newton G", analysis.gauss_newton_density))
     return found

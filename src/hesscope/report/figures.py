@@ -12,7 +12,11 @@ import numpy as np
 from ..measure import Array
 from ..plots import views
 from ..plots.block_map import layer_spans, log_norms
-from ..results.analysis import Analysis, BlockMap, LawFit, LayerDecoupling, TrainingCourse
+from ..results.analysis import Analysis
+from ..results.blocks import BlockNorms
+from ..results.history import TrainingHistory
+from ..results.kronecker import KroneckerComparison
+from ..rmt import Fit
 
 INKS = ("@measured", "@accent")
 PREDICTED = "theory: E[M] ⊗ E[xxᵀ] by layer"
@@ -59,9 +63,9 @@ def _signed_log(a: Analysis) -> View:
         curve = views.signed_log_density(a.prediction.measure(), unit)
         data.append(_line(PREDICTED, views.signed_log(curve.x, unit), curve.y, "@theory", curve.x))
     if a.fit is not None:
-        x = a.fit.x
-        y = a.fit.density * np.sqrt(x**2 + unit**2)
-        data.append(_law(a.fit, views.signed_log(x, unit), y))
+        x, y = _law_curve(a.fit)
+        y = y * np.sqrt(x**2 + unit**2)
+        data.append(_law(a.fit, views.signed_log(x, unit), y, x))
     floor = 0.05 / a.size
     data += _rugs(a, lambda values: views.signed_log(values, unit), 2 * floor)
     places, labels = views.ticks(unit, left, right)
@@ -86,7 +90,8 @@ def _linear(a: Analysis) -> View:
         curve = views.density(a.prediction.measure(), low - margin, high + margin)
         data.append(_line(PREDICTED, curve.x, curve.y, "@theory", curve.x))
     if a.fit is not None:
-        data.append(_law(a.fit, a.fit.x, a.fit.density))
+        x, y = _law_curve(a.fit)
+        data.append(_law(a.fit, x, y, x))
     ceiling = max(float(np.nanmax(np.array(trace["y"], float))) for trace in data)
     floor = 0.05 / a.size / (high - low or 1.0)
     data += _rugs(a, lambda values: values, 2 * floor)
@@ -140,19 +145,27 @@ def _line(name: str, x: Array, y: Array, ink: str, values: Array) -> dict[str, A
     }
 
 
-def _law(fit: LawFit, x: Array, y: Array) -> dict[str, Any]:
-    line = _line(f"closest law: {fit.law} (distance {fit.distance:.2f})", x, y, "@theory", fit.x)
+def _law_curve(fit: Fit, points: int = 400) -> tuple[Array, Array]:
+    low, high = (float(q) for q in fit.law.quantile([1e-4, 1 - 1e-4]))
+    x = np.linspace(low, high, points)
+    return x, np.asarray(fit.law.density(x))
+
+
+def _law(fit: Fit, x: Array, y: Array, values: Array) -> dict[str, Any]:
+    line = _line(
+        f"closest law: {fit.family.replace('_', '-')} (distance {fit.kolmogorov:.2f})", x, y, "@theory", values
+    )
     line["line"] = {"color": "@theory", "width": 2, "dash": "dot"}
     return line
 
 
 def _rugs(a: Analysis, place: Callable[[Array], Array], height: float | None) -> list[dict[str, Any]]:
     """Measured and predicted large eigenvalues; at their rank where there is no common height."""
-    values, residuals = a.extremes.largest, a.extremes.largest_residuals
+    values, residuals = a.largest.values, a.largest.residuals
     text = []
     for rank, (value, residual) in enumerate(zip(values, residuals, strict=True), 1):
-        part = a.extremes.gauss_newton
-        share = "" if part is None else f"<br>Gauss-Newton {part[rank - 1] / value:.1%}"
+        part = a.gauss_newton_parts
+        share = "" if part is None else f"<br>Gauss-Newton {np.asarray(part.value)[rank - 1] / value:.1%}"
         text.append(f"λ<sub>{rank}</sub> = {value:.5g} ± {residual:.1g}{share}")
     made = [_markers("resolved one by one", place(values), _heights(values, height), text, "@highlight", "diamond")]
     if a.prediction is not None and a.prediction.largest.size:
@@ -181,13 +194,13 @@ def _markers(name: str, x: Array, y: Array, text: list[str], ink: str, symbol: s
     }
 
 
-def block_views(maps: tuple[BlockMap, ...]) -> InteractiveFigure:
+def block_views(maps: tuple[BlockNorms, ...]) -> InteractiveFigure:
     """One heat map per partition, finest first, with layers outlined."""
     ordered = sorted(maps, key=lambda m: -len(m.names))
     return InteractiveFigure("blocks", "Block map", tuple(_block_view(m) for m in ordered), 620)
 
 
-def _block_view(blocks: BlockMap) -> View:
+def _block_view(blocks: BlockNorms) -> View:
     names = [escape(name) for name in blocks.names]
     count = len(names)
     relative = log_norms(blocks.norms)
@@ -242,7 +255,7 @@ def _block_view(blocks: BlockMap) -> View:
     return View(f"By {blocks.partition} ({count})", [heat], layout)
 
 
-def decoupling_views(layers: tuple[LayerDecoupling, ...]) -> InteractiveFigure:
+def decoupling_views(layers: tuple[KroneckerComparison, ...]) -> InteractiveFigure:
     """Errors per layer, overlap of the top spaces, and eigenvalues true and approximate."""
     names = [escape(layer.layer) for layer in layers]
     bars = [
@@ -279,8 +292,8 @@ def decoupling_views(layers: tuple[LayerDecoupling, ...]) -> InteractiveFigure:
         rank = np.arange(1.0, layer.overlap.size + 1)
         overlaps.append(_series(label, rank, layer.overlap, ink, "top %{x}: overlap %{y:.3f}", "lines+markers"))
         for kind, series, dash in (
-            ("exact", layer.exact_values, "solid"),
-            ("Kronecker", layer.kronecker_values, "dot"),
+            ("exact", layer.eigenvalues, "solid"),
+            ("Kronecker", layer.approximate_eigenvalues, "dot"),
         ):
             line = _series(
                 f"{label}, {kind}", np.arange(1.0, series.size + 1), series, ink, "λ_%{x} = %{y:.4g}", "lines+markers"
@@ -306,13 +319,13 @@ def decoupling_views(layers: tuple[LayerDecoupling, ...]) -> InteractiveFigure:
     return InteractiveFigure("decoupling", "Kronecker structure per layer", (errors, overlap, eigenvalues))
 
 
-def course_views(course: TrainingCourse) -> InteractiveFigure:
+def course_views(course: TrainingHistory) -> InteractiveFigure:
     """One view per number along training."""
     parts = (
         ("Sharpness", course.sharpness, "sharpness λ_max"),
         ("Trace", course.trace, "trace of H"),
         ("Loss", course.loss, "loss"),
-        ("Between layers", course.layer_share, "share of ‖H‖² between layers"),
+        ("Between layers", 1 - course.diagonal_share, "share of ‖H‖² between layers"),
     )
     labels = [escape(label) for label in course.labels]
     made = []

@@ -61,11 +61,11 @@ def _analysis(a: Analysis) -> list[Part]:
     parts.append(Part("spectrum-section", "Spectrum", markup.figure(spectrum_views(a), SPECTRUM, _eigenvalues(a))))
     if a.blocks:
         parts.append(Part("blocks-section", "Blocks", markup.figure(block_views(a.blocks), BLOCKS, _norms(a))))
-    if a.decoupling:
-        made = markup.figure(decoupling_views(a.decoupling), DECOUPLING, _errors(a))
+    if a.kronecker:
+        made = markup.figure(decoupling_views(a.kronecker), DECOUPLING, _errors(a))
         parts.append(Part("decoupling-section", "Kronecker", made))
-    if a.course is not None:
-        made = markup.figure(course_views(a.course), COURSE, _course(a))
+    if a.history is not None:
+        made = markup.figure(course_views(a.history), COURSE, _course(a))
         parts.append(Part("course-section", "Training", made))
     if a.claims:
         note = (
@@ -79,16 +79,16 @@ def _analysis(a: Analysis) -> list[Part]:
 
 
 def _summary(a: Analysis) -> str:
-    error = float(a.extremes.largest_residuals[0])
-    trace_error = "exact" if a.traces.hessian_stderr == 0 else f"± {a.traces.hessian_stderr:.2g}"
+    error = float(a.largest.residuals[0])
+    trace_error = "exact" if a.trace.exact else f"± {a.trace.stderr:.2g}"
     versus = f"against {a.classes} classes" if a.classes else "large eigenvalues before the widest gap"
     tiles = [
         markup.tile("Sharpness λ_max", f"{a.sharpness:.4g}", f"± {error:.1g} (residual)"),
-        markup.tile("Trace", f"{a.traces.hessian:.4g}", trace_error),
+        markup.tile("Trace", f"{float(a.trace):.4g}", trace_error),
         markup.tile("Outliers", str(a.gap[0]), versus),
         markup.tile("Negative curvature", f"{a.negative_weight:.2%}", "of Σ|λ|"),
     ]
-    layer = a.block_map("layer")
+    layer = a.block_norms("layer")
     if layer is not None:
         tiles.append(markup.tile("In the layers' own blocks", f"{1 - layer.off_diagonal_share:.1%}", "of ‖H‖²"))
     lines = "".join(
@@ -103,23 +103,23 @@ def _summary(a: Analysis) -> str:
 
 
 def _eigenvalues(a: Analysis) -> str:
-    e = a.extremes
+    e, low, parts = a.largest, a.smallest, a.gauss_newton_parts
     rows = [
         (
             f"{rank + 1}",
             f"{value:.6g}",
-            f"{e.largest_residuals[rank]:.1e}",
-            "" if e.gauss_newton is None else f"{e.gauss_newton[rank] / value:.1%}",
+            f"{e.residuals[rank]:.1e}",
+            "" if parts is None else f"{np.asarray(parts.value)[rank] / value:.1%}",
         )
-        for rank, value in enumerate(e.largest)
+        for rank, value in enumerate(e.values)
     ]
-    rows += [(f"{-i - 1}", f"{v:.6g}", f"{e.smallest_residuals[i]:.1e}", "") for i, v in enumerate(e.smallest)]
+    rows += [(f"{-i - 1}", f"{v:.6g}", f"{low.residuals[i]:.1e}", "") for i, v in enumerate(low.values)]
     head = ("Rank", "Eigenvalue", "Residual", "Gauss-Newton share")
     return markup.disclosure("Eigenvalues as a table", markup.table(head, rows))
 
 
 def _norms(a: Analysis) -> str:
-    layer = a.block_map("layer")
+    layer = a.block_norms("layer")
     if layer is None or len(layer.names) > 30:
         return ""
     rows = [(name, *(f"{value:.3g}" for value in row)) for name, row in zip(layer.names, layer.norms, strict=True)]
@@ -130,17 +130,17 @@ def _errors(a: Analysis) -> str:
     j = max(1, (a.classes or 2) - 1)
     rows = [
         (d.layer, f"{d.size:,}", f"{d.frobenius_error:.2%}", f"{d.spectral_error:.2%}", f"{d.overlap_at(j):.3f}")
-        for d in a.decoupling
+        for d in a.kronecker
     ]
     head = ("Layer", "Parameters", "Frobenius error", "Spectral error", f"Overlap of the top {j}")
     return markup.disclosure("Errors as a table", markup.table(head, rows))
 
 
 def _course(a: Analysis) -> str:
-    c = a.course
+    c = a.history
     if c is None:
         return ""
-    columns = zip(c.labels, c.loss, c.sharpness, c.trace, c.layer_share, strict=True)
+    columns = zip(c.labels, c.loss, c.sharpness, c.trace, 1 - c.diagonal_share, strict=True)
     rows = [(label, *(f"{value:.4g}" for value in values)) for label, *values in columns]
     return markup.disclosure(
         "Numbers as a table", markup.table(("Step", "Loss", "λ_max", "Trace", "Between layers"), rows)
@@ -150,7 +150,7 @@ def _course(a: Analysis) -> str:
 def _provenance(a: Analysis) -> str:
     run = [*a.provenance.items(), ("products", f"{a.products:,}"), ("seconds", f"{a.seconds:.1f}")]
     if a.verdict is not None:
-        run.append(("self-check", a.verdict.text))
+        run.append(("self-check", str(a.verdict)))
     run += [("note", note) for note in a.notes]
     shapes = [(name, " × ".join(str(size) for size in shape)) for name, shape in a.parameters.items()]
     return (

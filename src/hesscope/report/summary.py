@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..results.analysis import Analysis
 
 
@@ -23,7 +25,7 @@ def summary_lines(a: Analysis) -> list[str]:
 
 
 def _sharpness(a: Analysis) -> str:
-    error = float(a.extremes.largest_residuals[0])
+    error = float(a.largest.residuals[0])
     return (
         f"λ_max = {a.sharpness:.4g} ± {error:.1g}; gradient descent is stable below a step of {2 / a.sharpness:.3g}"
         if a.sharpness > 0
@@ -32,14 +34,14 @@ def _sharpness(a: Analysis) -> str:
 
 
 def _trace(a: Analysis) -> str:
-    t = a.traces
-    error = "exact" if t.hessian_stderr == 0 else f"± {t.hessian_stderr:.1g}"
-    effective = f"; λ_max alone is {a.sharpness / t.hessian:.0%} of it" if t.hessian > 0 else ""
-    return f"tr H = {t.hessian:.4g} ({error}) over {a.size:,} parameters{effective}"
+    value = float(a.trace)
+    error = "exact" if a.trace.exact else f"± {a.trace.stderr:.1g}"
+    effective = f"; λ_max alone is {a.sharpness / value:.0%} of it" if value > 0 else ""
+    return f"tr H = {value:.4g} ({error}) over {a.size:,} parameters{effective}"
 
 
 def _negative(a: Analysis) -> str:
-    lowest = float(a.extremes.smallest[0])
+    lowest = float(a.smallest.values[0])
     return (
         f"{a.negative_mass:.1%} of eigenvalues lie below −{a.noise:.1g} and carry {a.negative_weight:.2%} of the "
         f"absolute curvature; λ_min = {lowest:.3g}"
@@ -53,16 +55,16 @@ def _outliers(a: Analysis) -> str:
 
 
 def _gauss_newton(a: Analysis) -> str:
-    if a.extremes.gauss_newton is None or a.traces.gauss_newton is None:
+    if a.gauss_newton_parts is None or a.gauss_newton_trace is None:
         return "not separable: the loss is only known as a number (pass a torch loss to Problem.of)"
-    share = a.extremes.gauss_newton / a.extremes.largest
+    share = np.asarray(a.gauss_newton_parts.value / a.largest.values)
     count = max(1, min(a.gap[0], share.size))
-    trace = a.traces.gauss_newton / a.traces.hessian if a.traces.hessian else float("nan")
+    trace = float(a.gauss_newton_trace) / float(a.trace) if float(a.trace) else float("nan")
     return f"G carries {share[:count].mean():.1%} of the top {count} eigenvalues and {trace:.1%} of the trace"
 
 
 def _blocks(a: Analysis) -> str:
-    layer = a.block_map("layer")
+    layer = a.block_norms("layer")
     if layer is None:
         return "not measured (one layer only, or switched off)"
     sign = "exact" if layer.exact else "estimated"
@@ -73,10 +75,10 @@ def _blocks(a: Analysis) -> str:
 
 
 def _kronecker(a: Analysis) -> str:
-    if not a.decoupling:
+    if not a.kronecker:
         return "not measured (no linear or convolutional layer, or switched off)"
-    parts = [f"{d.layer} {1 - d.frobenius_error:.0%}" for d in a.decoupling[:4]]
-    more = f" and {len(a.decoupling) - 4} more" if len(a.decoupling) > 4 else ""
+    parts = [f"{d.layer} {1 - d.frobenius_error:.0%}" for d in a.kronecker[:4]]
+    more = f" and {len(a.kronecker) - 4} more" if len(a.kronecker) > 4 else ""
     return f"E[M] ⊗ E[xxᵀ] explains {', '.join(parts)}{more} of each layer's Hessian (1 − relative Frobenius error)"
 
 
@@ -85,11 +87,11 @@ def _theory(a: Analysis) -> str:
     if a.prediction is not None and a.prediction.largest.size:
         said.append(f"λ_max ≈ {a.prediction.largest[0]:.3g} from mean inputs and E[M] (measured {a.sharpness:.3g})")
     if a.prediction is not None:
-        size = float(abs(a.spectrum.nodes) @ a.spectrum.weights)
-        distance = a.prediction.measure().wasserstein(a.spectrum.measure()) / size if size > 0 else 0.0
+        size = float(abs(a.density.nodes) @ a.density.weights)
+        distance = a.prediction.measure().wasserstein(a.density) / size if size > 0 else 0.0
         said.append(f"Kronecker factors give the spectrum up to {distance:.0%} of Σ|λ|")
     if a.fit is not None:
-        said.append(f"closest limit law {a.fit.law} at {a.fit.distance:.2f}")
+        said.append(f"closest limit law {a.fit.family.replace('_', '-')} at {a.fit.kolmogorov:.2f}")
     return "; ".join(said) or "nothing without classes or layers of the known kinds"
 
 
@@ -106,7 +108,7 @@ def what_next(a: Analysis) -> str:
         return "the self-check failed: read `hesscope check`, and trust no number above before it passes"
     if a.unused:
         return f"{len(a.unused)} selected parameters do not enter the loss (first: {a.unused[0]}): is that meant?"
-    if not a.extremes.converged:
+    if not a.largest.converged.all():
         return "some eigenpairs did not converge: run again in float64 (problem.cast) or with a larger --tol"
     if a.gradient_norm > 0.1 * max(a.loss, 1e-12) and a.negative_weight > 0.1:
         return (
@@ -114,10 +116,10 @@ def what_next(a: Analysis) -> str:
         )
     if a.negative_weight > 0.1:
         return "the negative part: `hesscope spectrum` on checkpoints shows whether it fades with training"
-    layer = a.block_map("layer")
+    layer = a.block_norms("layer")
     if layer is not None and layer.off_diagonal_share > 0.5:
         return "layers are strongly coupled: a layer-wise optimiser loses most of ‖H‖²; see the block map"
-    poor = [d for d in a.decoupling if d.frobenius_error > 0.5]
+    poor = [d for d in a.kronecker if d.frobenius_error > 0.5]
     if poor:
         return f"{poor[0].layer} is far from Kronecker: `hesscope decouple` compares better factorisations for it"
     if a.classes and abs(a.gap[0] - (a.classes - 1)) > 1:

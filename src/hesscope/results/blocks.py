@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import refuse
 from ..measure import Array, AtomicMeasure
 from ..result import Result
 
@@ -79,6 +80,25 @@ class BlockNorms(Result):
     def off_diagonal_share(self) -> float:
         """Σ_{I≠J} ‖H_IJ‖² / ‖H‖²: 0 for a block-diagonal matrix."""
         return 1.0 - self.diagonal_share
+
+    def by_layer(self) -> BlockNorms:
+        """The norms between whole layers: ‖H_LM‖² = Σ ‖H_IJ‖² over the blocks I of L and J of M; of exact norms only."""
+        if not self.exact:
+            refuse(
+                "norms that are to be added must be exact", "estimates, whose errors are correlated", "Measure anew."
+            )
+        layers = list(dict.fromkeys(self.layers))
+        member = np.equal.outer(np.array(layers), np.array(self.layers)).astype(float)
+        return replace(
+            self,
+            norms=np.sqrt(member @ self.norms**2 @ member.T),
+            stderr=np.zeros((len(layers), len(layers))),
+            names=tuple(layers),
+            layers=tuple(layers),
+            sizes=member @ self.sizes,
+            products=0,
+            partition="layer",
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,13 +23,13 @@ class Blocks(Source):
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...analysis.parts import block_map
         from ...plots.block_map import block_map_figure
         from ...plots.export import save_figures
+        from ...structure import block_norms
 
         problem = self.load().problem
         bars(f"blocks by {self.by}", 0)
-        found = block_map(problem, self.by)
+        found = block_norms(problem, self.by)
         kind = "exact" if found.exact else "estimated"
         lines = [
             f"{len(found.names)} blocks by {self.by}, norms {kind}",

@@ -17,9 +17,9 @@ class Check(Source):
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...analysis.parts import verdict_of
+        from ...curvature.self_check import check
 
         problem = self.load().problem
         bars("self-check", 0)
-        found = verdict_of(problem)
-        return CommandOutput([found.text], {"verdict": found}, found.passed)
+        found = check(problem)
+        return CommandOutput([str(found)], {"verdict": found}, found.passed)

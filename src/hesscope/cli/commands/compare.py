@@ -48,7 +48,7 @@ class Compare:
         if data["overlap"] is not None:
             lines.append(f"Overlap of the top eigenspaces, dimension 1 to {len(data['overlap'])}: ")
             lines[-1] += " ".join(f"{value:.2f}" for value in data["overlap"])
-        named = [(f"A: {first.title}", first.spectrum.measure()), (f"B: {second.title}", second.spectrum.measure())]
+        named = [(f"A: {first.title}", first.density), (f"B: {second.title}", second.density)]
         files = save_figures({"compare": spectrum_figure(named)}, self.out)
         return CommandOutput(lines, data, True, files)
 
@@ -73,29 +73,28 @@ def comparison(a: Analysis, b: Analysis, k: int) -> dict[str, Any]:
         "parameters": (a.size, b.size),
         "loss": (a.loss, b.loss),
         "sharpness": (a.sharpness, b.sharpness),
-        "trace": (a.traces.hessian, b.traces.hessian),
+        "trace": (float(a.trace), float(b.trace)),
         "negative share of Σ|λ|": (a.negative_weight, b.negative_weight),
         "outliers": (a.gap[0], b.gap[0]),
     }
     blocks = {}
     for one in a.blocks:
-        other = b.block_map(one.partition)
+        other = b.block_norms(one.partition)
         if other is not None and other.names == one.names:
             blocks[one.partition] = float(np.linalg.norm(one.norms - other.norms) / np.linalg.norm(one.norms))
             pairs[f"share between {one.partition}s"] = (one.off_diagonal_share, other.off_diagonal_share)
-    left, right = a.spectrum.measure(), b.spectrum.measure()
     return {
         "numbers": pairs,
-        "kolmogorov": left.kolmogorov(right),
-        "wasserstein": left.wasserstein(right),
+        "kolmogorov": a.density.kolmogorov(b.density),
+        "wasserstein": a.density.wasserstein(b.density),
         "blocks": blocks,
         "overlap": _overlaps(a, b, k),
     }
 
 
 def _overlaps(a: Analysis, b: Analysis, k: int) -> list[float] | None:
-    u, v = a.extremes.vectors, b.extremes.vectors
-    if u is None or v is None or a.parameters != b.parameters:
+    u, v = (np.asarray(one.largest.vectors, dtype=np.float64)[:, :k] for one in (a, b))
+    if not u.size or not v.size or a.parameters != b.parameters:
         return None
-    cosines = u[:, :k].astype(np.float64).T @ v[:, :k].astype(np.float64)
+    cosines = u.T @ v
     return [float((cosines[:j, :j] ** 2).sum() / j) for j in range(1, min(cosines.shape) + 1)]

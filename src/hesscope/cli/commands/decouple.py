@@ -24,20 +24,20 @@ class Decouple(Source):
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...analysis.parts import kronecker_layers, layer_decoupling
+        from ...analysis.layers import compare
         from ...errors import refuse
-        from ...kron import decouple
+        from ...kron import decouplable_layers, decouple
         from ...plots.export import save_figures
         from ...plots.layers import decoupling_figure
 
         problem = self.load().problem
-        layers = list(self.layer) or kronecker_layers(problem)
+        layers = list(self.layer) or decouplable_layers(problem)
         if not layers:
             refuse("the model must have a linear or convolutional layer", "none", "Use `hesscope blocks` instead.")
         found = []
         for layer in layers:
             bars(f"Kronecker factors of {layer}", 0)
-            found.append(layer_decoupling(decouple(problem, layer), self.k))
+            found.append(compare(decouple(problem, layer), self.k))
         lines = [
             f"{d.layer}: error {d.frobenius_error:.1%} (Frobenius), {d.spectral_error:.1%} (spectral); "
             f"overlap of the top {d.overlap.size} spaces {d.overlap.min():.2f} to {d.overlap.max():.2f}"

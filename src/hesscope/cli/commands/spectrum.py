@@ -43,7 +43,6 @@ class SpectrumCommand(Source):
         return self.out / "spectrum-state"
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...analysis.run import measured
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
         from ...plots.export import save_figures
@@ -52,21 +51,20 @@ class SpectrumCommand(Source):
         problem = self.load().problem
         operator = _operator(problem if self.params == "*" else problem.select(self.params), self.matrix)
         ends = eigenpairs(Counted(operator, on_product=bars("eigenvalues", 5 * self.k)), self.k, "both", self.tol)
-        density = spectral_density(
+        found = spectral_density(
             Counted(operator, on_product=bars("density", self.probes * self.steps // 4)),
             self.probes,
             self.steps,
             resume=self.kept,
         )
-        found = measured(density, ends.products)
         half = ends.values.size // 2
         largest, smallest = ends.values[:half], ends.values[half:]
         lines = [
-            f"{self.matrix} of {operator.shape[0]:,} parameters, {found.products} products",
+            f"{self.matrix} of {operator.shape[0]:,} parameters, {ends.products + found.products} products",
             "largest:  " + "  ".join(f"{value:.4g}" for value in largest),
             "smallest: " + "  ".join(f"{value:.4g}" for value in smallest),
             f"worst residual {ends.residuals.max():.1e}, {'all' if ends.converged.all() else 'NOT all'} converged",
-            f"mean {found.measure().mean:.4g}, share below zero {float(found.measure().cdf(0.0)):.1%} (density ± {found.error:.1g} in W₁)",
+            f"mean {found.mean:.4g}, share below zero {float(found.cdf(0.0)):.1%} (density ± {found.error:.1g} in W₁)",
         ]
         data: dict[str, Any] = {
             "largest": largest,
@@ -74,9 +72,13 @@ class SpectrumCommand(Source):
             "residuals": ends.residuals,
             "nodes": found.nodes,
         }
-        data |= {"weights": found.weights, "products": found.products, "converged": bool(ends.converged.all())}
+        data |= {
+            "weights": found.weights,
+            "products": ends.products + found.products,
+            "converged": bool(ends.converged.all()),
+        }
         files = [found.save(self.out / "spectrum")]
-        files += save_figures({"spectrum": spectrum_figure([(self.matrix, found.measure())], largest)}, self.out)
+        files += save_figures({"spectrum": spectrum_figure([(self.matrix, found)], largest)}, self.out)
         if self.kept.exists():
             StateFolder(self.kept).clear()
         return CommandOutput(lines, data, True, files)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from ...errors import refuse
 from ...measure import AtomicMeasure, Measure
+from ...result import Result
 from ..separable.gaussian_grid import gaussian, grid
 from ..separable.law import GeneralisedMarchenkoPastur
 from ..separable.population import Population, Real
@@ -19,18 +21,29 @@ from .with_zeros import LawWithZeros
 _LEVELS = (np.arange(48) + 0.5) / 48
 
 
-@dataclass(frozen=True)
-class Fit:
-    """One family fitted to a spectrum: the law (with the measured share of zeros), its distance, what it leaves out."""
+@dataclass(frozen=True, eq=False)
+class Fit(Result):
+    """One family fitted to a spectrum: the law (with the measured share of zeros), its distance, what it leaves out.
+
+    `theta`, `unit` and `zeros` say in the family's own coordinates which law it is, so that a fit fits in a file.
+    """
 
     family: str
     parameters: dict[str, float]
-    law: LawWithZeros
+    theta: Real
+    unit: float
+    zeros: float
     kolmogorov: float  # over the bulk: outliers removed from the measurement
     wasserstein: float  # the same, in units of the bulk's root mean square
     outliers: Real  # atoms outside the law's support by more than the finite-size margin
     outlier_mass: float  # their share of the spectrum without its zeros
     alternatives: tuple[Fit, ...] = ()  # the other families, best first; filled in the answer of `fit`
+
+    @cached_property
+    def law(self) -> LawWithZeros:
+        """The fitted law."""
+        family = next(family for family in _families() if family.name == self.family)
+        return LawWithZeros(self.zeros, _rescaled(family.build(self.theta), self.unit))
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,9 @@ def _fit_family(family: _Family, live: AtomicMeasure, share: float, count: float
     return Fit(
         family.name,
         family.read(theta, unit),
-        LawWithZeros(share, law),
+        theta,
+        unit,
+        share,
         bulk.kolmogorov(rest),
         bulk.wasserstein(rest, points=801) / float(np.sqrt(bulk.moment(2))),
         live.nodes[~inside],

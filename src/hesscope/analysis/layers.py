@@ -1,0 +1,139 @@
+"""The stages that look at layers: norms of blocks, Kronecker factors and what they predict."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from ..curvature import Problem
+from ..errors import HesscopeError
+from ..kron import Decoupling, approximate_full_eigenpairs, decouplable_layers, decouple, decouple_layers
+from ..kron.plan import plan_layer
+from ..measure import Array, AtomicMeasure
+from ..partition import Kind, Partition
+from ..results.blocks import BlockNorms
+from ..results.kronecker import KroneckerComparison, KroneckerPrediction
+from ..structure import block_norms, norm_products
+from .context import Context
+
+MOST_VECTOR_ENTRIES = 4_000_000
+
+
+def block_maps(run: Context) -> tuple[BlockNorms, ...]:
+    """Norms by layer and, where there are few enough, by neuron; exact ones by neuron give those by layer."""
+    if not run.config.block_maps:
+        return ()
+    fine = _fine_norms(run)
+    layers = Partition.by("layer", run.problem).count
+    if layers < 2:
+        run.notes.append(f"No block map by layer: {layers} blocks.")
+        return () if fine is None else (fine,)
+    coarse = fine.by_layer() if fine is not None and fine.exact else _norms(run, "layer")
+    return (coarse,) if fine is None else (coarse, fine)
+
+
+def _fine_norms(run: Context) -> BlockNorms | None:
+    count = Partition.by("neuron", run.problem).count
+    if count < 2 or count > run.config.most_blocks:
+        run.notes.append(f"No block map by neuron: {count:,} blocks.")
+        return None
+    products = norm_products(run.problem, "neuron")
+    if products > run.config.most_products:
+        run.notes.append(f"No block map by neuron: it takes {products:,} products (--most-products).")
+        return None
+    return _norms(run, "neuron")
+
+
+def _norms(run: Context, kind: Kind) -> BlockNorms:
+    run.announce(f"blocks by {kind}")
+    return run.stages.run(BlockNorms, f"blocks-{kind}", partial(block_norms, run.problem, kind))
+
+
+def kronecker(run: Context) -> tuple[tuple[KroneckerComparison, ...], KroneckerPrediction | None]:
+    """Every layer beside its Kronecker factors, and what all factors together predict."""
+    config, problem = run.config, run.problem
+    names = decouplable_layers(problem) if config.decouple else []
+    if not names:
+        return (), None
+    run.announce("Kronecker factors")
+    affordable = _without_dear(run, names)
+    parts = list(_decouplings(problem, affordable).values())
+    if len(parts) < len(affordable):
+        missing = len(affordable) - len(parts)
+        run.notes.append(f"{missing} layers have no Kronecker form (tied weights, or used twice).")
+    if not parts:
+        return (), None
+    prediction = run.stages.run(KroneckerPrediction, "prediction", partial(predict, problem, parts, config.k))
+    if len(parts) > config.decouple:
+        run.notes.append(f"Exact comparison for the first {config.decouple} of {len(parts)} layers.")
+    found = []
+    for number, part in enumerate(parts[: config.decouple]):
+        run.announce(f"comparing {part.layer}")
+        compared = run.stages.run(KroneckerComparison, f"kronecker-{number}", partial(compare, part, config.k))
+        small = compared.vectors.shape[0] * compared.vectors.shape[1] <= MOST_VECTOR_ENTRIES
+        found.append(compared if small else compared.without_vectors())
+    return tuple(found), prediction
+
+
+def compare(part: Decoupling, k: int) -> KroneckerComparison:
+    """The exact layer Hessian against E[M] ⊗ E[xxᵀ], up to its size."""
+    return part.compare(min(k, part.exact.shape[0]))
+
+
+def _without_dear(run: Context, names: list[str]) -> list[str]:
+    passes = {name: second_derivative_passes(run.problem, name) for name in names}
+    dear = [name for name in names if passes[name] > run.config.most_passes]
+    if dear:
+        most = max(passes.values())
+        run.notes.append(
+            f"No Kronecker factors of {', '.join(dear)}: up to {most:,} backward passes per batch (--most-passes)."
+        )
+    return [name for name in names if name not in dear]
+
+
+def second_derivative_passes(problem: Problem, layer: str) -> int:
+    """How many backward passes per batch E[M] of this layer takes, where factors do not give it."""
+    try:
+        plan = plan_layer(problem, layer)
+    except HesscopeError:
+        return 0  # such a layer is left out later
+    return 0 if plan.gauss_newton else plan.positions * plan.layer.outputs
+
+
+def _decouplings(problem: Problem, layers: list[str]) -> dict[str, Decoupling]:
+    """E[M] and E[xxᵀ] of these layers, in one pass; layers that cannot be taken apart are left out."""
+    try:
+        return decouple_layers(problem, layers) if layers else {}
+    except HesscopeError:
+        pass
+    found = {}
+    for layer in layers:
+        with suppress(HesscopeError):
+            found[layer] = decouple(problem, layer)
+    return found
+
+
+def predict(problem: Problem, parts: list[Decoupling], k: int) -> KroneckerPrediction:
+    """The spectrum of ⊕ E[M] ⊗ E[xxᵀ] over the layers, and the top eigenvalues with inputs replaced by their means."""
+    measures, sizes = [], []
+    for d in parts:
+        outer, inner = (np.linalg.eigvalsh(m.cpu().numpy()) for m in (d.output_hessian, d.input_autocorrelation))
+        measures.append(_thin(np.multiply.outer(_thin(outer), _thin(inner)).ravel()))
+        sizes.append(outer.size * inner.size)
+    whole = AtomicMeasure.mixture([AtomicMeasure.of(m) for m in measures], np.array(sizes) / sum(sizes))
+    top = np.zeros(0)
+    with suppress(HesscopeError):
+        outputs = sum(d.output_hessian.shape[0] for d in parts)
+        top = approximate_full_eigenpairs(problem, min(k, outputs)).values
+    return KroneckerPrediction(whole.nodes, whole.weights, top)
+
+
+def _thin(values: Array, most: int = 2000) -> Array:
+    """As many order statistics as a picture can show, with both ends."""
+    ordered = np.sort(values)
+    if ordered.size <= most:
+        return ordered
+    chosen: Array = ordered[np.linspace(0, ordered.size - 1, most).round().astype(int)]
+    return chosen

@@ -1,0 +1,105 @@
+"""The stages that multiply by H and G: both ends of the spectrum, traces, densities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from ..curvature import GaussNewton, Hessian
+from ..errors import InputError
+from ..linalg import eigenpairs, spectral_density, trace
+from ..measure import AtomicMeasure
+from ..operators import LinearOperator
+from ..results.spectra import Eigenpairs, Estimate, SpectralDensity
+from ..rmt import Fit, fit
+from .context import Context
+
+
+def largest(run: Context, hessian: Hessian) -> Eigenpairs:
+    """The k largest eigenpairs."""
+    config = run.config
+
+    def compute() -> Eigenpairs:
+        operator = run.counted("largest eigenvalues", hessian, 3 * config.k)
+        with _quietly():
+            return eigenpairs(
+                operator, config.k, tol=config.tol, rng=run.rng, resume=run.stages.state("largest-krylov")
+            )
+
+    return run.stages.run(Eigenpairs, "largest", compute)
+
+
+def smallest(run: Context, hessian: Hessian) -> Eigenpairs:
+    """The most negative eigenpairs, coarser: they often lie close together."""
+    config = run.config
+
+    def compute() -> Eigenpairs:
+        operator = run.counted("smallest eigenvalues", hessian, 40 + 10 * config.smallest)
+        with _quietly():
+            return eigenpairs(
+                operator,
+                config.smallest,
+                "smallest",
+                tol=max(config.tol, 1e-2),
+                rng=run.rng,
+                max_products=400,
+                resume=run.stages.state("smallest-krylov"),
+            )
+
+    return run.stages.run(Eigenpairs, "smallest", compute)
+
+
+def gauss_newton_parts(run: Context, G: GaussNewton, top: Eigenpairs) -> Estimate:
+    """vᵀGv of each large eigenvector v: what of its eigenvalue the Gauss-Newton matrix carries."""
+
+    def compute() -> Estimate:
+        vectors = torch.as_tensor(top.vectors).to(G.device, G.dtype)
+        operator = run.counted("Gauss-Newton part", G, vectors.shape[1])
+        image = operator.apply(vectors)
+        parts = (vectors.double() * image.double()).sum(0).cpu().numpy()
+        return Estimate(parts, np.zeros_like(parts), vectors.shape[1], "products", exact=True, check=top.check)
+
+    return run.stages.run(Estimate, "gauss-newton-parts", compute)
+
+
+def trace_of(run: Context, stage: str, operator: LinearOperator) -> Estimate:
+    """The trace, until its standard error is `trace_tol` of it; where that stays out of reach, the result says so."""
+
+    def compute() -> Estimate:
+        with _quietly():
+            return trace(run.counted(stage, operator, 60), tol=run.config.trace_tol, rng=run.rng)
+
+    return run.stages.run(Estimate, stage.replace(" ", "-"), compute)
+
+
+def density_of(run: Context, stage: str, operator: LinearOperator, probes: int) -> SpectralDensity:
+    """The spectral density from at most `probes` random vectors."""
+    steps = run.config.steps
+
+    def compute() -> SpectralDensity:
+        counted = run.counted(stage, operator, run.config.probes * steps // 4)
+        state = run.stages.state(f"{stage}-chains")
+        return spectral_density(counted, probes, steps, rng=run.rng.child(stage), resume=state)
+
+    return run.stages.run(SpectralDensity, stage, compute)
+
+
+def closest_law(density: AtomicMeasure, size: int) -> Fit | None:
+    """The limit law closest to the bulk in Kolmogorov distance; None where the spectrum is too small to fit one."""
+    try:
+        best = fit(density, size)
+    except InputError:
+        return None
+    return min((best, *best.alternatives), key=lambda candidate: candidate.kolmogorov)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What did not converge is said in the result and in the ten lines, beside the number itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
