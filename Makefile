@@ -1,13 +1,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser lint bench docs gallery clean
+.PHONY: demo test test-deep api browser lint bench docs gallery clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
 
 test: .venv/installed browser lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The long randomised versions: new draws in every property test, twenty times as many, and 2,000 random networks.
+test-deep: .venv/installed
+	HESSCOPE_TESTS=deep $(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python tests/fuzz/run.py --networks 2000
+
+# Writes down the public names and signatures; run after a change of them that is meant.
+api: .venv/installed
+	$(BIN)/python tests/api_snapshot/write.py
 
 # The report is tested in a real browser where one can be had; elsewhere those tests skip and say so.
 browser:

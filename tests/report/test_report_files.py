@@ -12,7 +12,7 @@ import pytest
 
 from hesscope.errors import InputError
 from hesscope.report import load_result
-from hesscope.report.files import result_files
+from hesscope.results.loading import result_files
 from report.samples import sample
 
 
@@ -57,7 +57,7 @@ def test_paths_in_the_archive_are_refused(saved: Path, name: str) -> None:
 
 
 def test_archive_that_swells_is_refused(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hesscope.report.files.MOST_BYTES", 1000)
+    monkeypatch.setattr("hesscope.results.loading.MOST_BYTES", 1000)
     with pytest.raises(InputError, match="must fit"):
         load_result(saved)
 

@@ -14,7 +14,7 @@ from torch import nn
 from .._version import __version__
 from ..curvature import GaussNewton, Hessian, Problem
 from ..curvature.data import first_examples
-from ..curvature.losses.parse import SeparableLoss
+from ..curvature.losses.parsing import SeparableLoss
 from ..curvature.self_check import check
 from ..errors import refuse
 from ..results.analysis import Analysis

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from ..errors import FileError, refuse
 from ..folders import StateFolder
-from ..report.files import load_result
 from ..result import Result
+from ..results.loading import load_result
 
 R = TypeVar("R", bound=Result)
 _HEADER = "belongs-to.json"

@@ -21,8 +21,8 @@ from .engines.memory import is_out_of_memory
 from .faulty_modules import find_faulty_modules
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
-from .plain_operations import padding_rows
 from .problem import Problem, ScalarLoss
+from .replaced_operations import padding_rows
 from .wide_precision import InFloat64
 
 TOLERANCE = 1e-5

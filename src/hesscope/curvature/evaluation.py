@@ -15,9 +15,9 @@ from .determinism import eval_mode, random_state_kept
 from .functional_call import call_at
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
-from .losses.parse import SeparableLoss
-from .plain_operations import plain_operations
-from .private_copy import private_copy, with_tensors
+from .losses.parsing import SeparableLoss
+from .model_copy import private_copy, with_tensors
+from .replaced_operations import plain_operations
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 Loss = SeparableLoss | Callable[..., Any]

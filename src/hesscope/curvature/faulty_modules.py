@@ -14,8 +14,8 @@ from ..rng import Rng
 from .data import map_tensors
 from .differences import best_gap
 from .functional_call import call_at
-from .plain_operations import plain_operations
 from .problem import Problem
+from .replaced_operations import plain_operations
 
 TOLERANCE = 1e-4
 

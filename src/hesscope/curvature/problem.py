@@ -23,9 +23,9 @@ from .first_look import look_at_first_batch
 from .gradient_mode import differentiable
 from .independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .losses.base import OutputLoss
-from .losses.parse import SeparableLoss, parse
+from .losses.parsing import SeparableLoss, parse
+from .model_state import cast, from_checkpoint, snapshot, unwrap
 from .processes import refuse_different_models, same_everywhere
-from .snapshot import cast, from_checkpoint, snapshot, unwrap
 
 _BATCH_SIZE = 1024
 

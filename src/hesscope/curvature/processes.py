@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import refuse
-from .snapshot import digest
+from .model_state import digest
 
 
 def refuse_different_models(state: Mapping[str, Tensor], device: torch.device) -> None:

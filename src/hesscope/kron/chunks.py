@@ -14,7 +14,7 @@ from ..curvature.data import examples_in, first_examples, map_tensors
 from ..curvature.losses.base import OutputLoss
 from .columns import gauss_newton_columns, row_owners, unit_weights
 from .plan import Plan
-from .tap import Tapped, tap
+from .tapped import Tapped, tap
 
 _LEAST_CHUNK, _MOST_CHUNK = 32e6, 256e6
 

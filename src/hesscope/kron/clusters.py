@@ -11,7 +11,7 @@ from ..results.kronecker import LogitGradients
 from .chunks import ChunkedData
 from .grams import GramSum
 from .plan import plan_layer
-from .tap import Tapped
+from .tapped import Tapped
 
 
 def logit_gradients(problem: Problem, layer: str) -> LogitGradients:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..curvature.losses.base import OutputLoss
 from ..curvature.losses.softmax import SoftmaxLoss
 from ..rng import Rng
-from .tap import Tapped
+from .tapped import Tapped
 
 
 def gauss_newton_columns(tapped: Tapped, owners: Sequence[Tensor | None]) -> Iterator[tuple[Tensor, ...]]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .curvature_blocks import PositionBlock
-from .tap import Tapped
+from .tapped import Tapped
 
 
 class LazyBlock(PositionBlock):

@@ -13,7 +13,7 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..results.kronecker import PredictedEigenspace
 from .layers import find_layer, layer_names
-from .tap import tap
+from .tapped import tap
 
 
 def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigenspace:

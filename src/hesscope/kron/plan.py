@@ -15,7 +15,7 @@ from ..errors import refuse
 from ..rng import Rng
 from .columns import gauss_newton_columns, row_owners
 from .layers import Layer, find_layer
-from .tap import Tapped, tap
+from .tapped import Tapped, tap
 
 Curvature = Literal["auto", "gauss_newton", "second_derivative"]
 _EXAMPLES = 12

@@ -4,9 +4,9 @@ A layer is a call of a torch function that uses parameters as weight and bias (`
 module: hooks, patched forwards, tied weights and weights that are used again elsewhere are then seen for what they are.
 """
 
-from .capture import Capture as Capture
-from .capture import CapturedLayer as CapturedLayer
-from .capture import capture as capture
+from .capturing import Capture as Capture
+from .capturing import CapturedLayer as CapturedLayer
+from .capturing import capture as capture
 from .facts import ProblemFacts as ProblemFacts
 from .facts import facts_of as facts_of
 from .layer import LayerFacts as LayerFacts

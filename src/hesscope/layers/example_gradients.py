@@ -17,7 +17,7 @@ from ..curvature.data import examples_in, map_tensors
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from .arrangement import Arrangement
-from .capture import Capture, CapturedLayer, capture
+from .capturing import Capture, CapturedLayer, capture
 from .kinds import Roles
 from .kinds.base import ExampleSquares
 from .kinds.convolution import Convolution

@@ -16,7 +16,7 @@ from ..curvature.data import examples_in, map_tensors
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from ..errors import refuse
-from .capture import Capture, CapturedLayer, capture, every_parameter
+from .capturing import Capture, CapturedLayer, capture, every_parameter
 from .layer import LayerFacts, described
 from .proof import TOLERANCE, Proof, every_second
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from .arrangement import Arrangement
-from .capture import CapturedLayer
+from .capturing import CapturedLayer
 from .kinds import Kind, MatrixKind
 
 

@@ -12,7 +12,7 @@ from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from ..rng import Rng
 from .arrangement import Arrangement
-from .capture import Capture, CapturedLayer, every_parameter
+from .capturing import Capture, CapturedLayer, every_parameter
 from .kinds import MatrixKind
 from .kinds.base import parameter_gradients
 from .layer import LayerFacts, described

@@ -2,6 +2,6 @@
 
 from ..analysis.config import AnalyzeConfig as AnalyzeConfig
 from ..results.analysis import Analysis as Analysis
-from .files import load_result as load_result
+from ..results.loading import load_result as load_result
 from .page import write_report as write_report
 from .summary import summary_lines as summary_lines

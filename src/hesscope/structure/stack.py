@@ -12,7 +12,7 @@ from ..curvature import Problem
 from ..curvature.losses.base import OutputLoss
 from ..errors import refuse
 from ..layers import Capture, CapturedLayer, LayerFacts, capture, facts_of
-from ..layers.capture import every_parameter, layer_name
+from ..layers.capturing import every_parameter, layer_name
 from ..layers.kinds.linear import Linear
 from ..rng import Rng
 

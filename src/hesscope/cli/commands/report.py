@@ -26,7 +26,7 @@ class Report:
 
     def run(self, bars: Bars) -> CommandOutput:
         from ...report import load_result, write_report
-        from ...report.files import result_files
+        from ...results.loading import result_files
 
         found = {path.stem: load_result(path) for path in result_files(list(self.places))}
         page = write_report(found, self.out)

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from .attention import attention as attention
 from .base import Kind as Kind
 from .base import MatrixKind as MatrixKind
 from .base import Roles as Roles
 from .convolution import Convolution
 from .embedding import Embedding
 from .linear import InputMajorLinear, Linear
+from .multihead_attention import attention as attention
 from .normalisation import Normalisation
 from .recurrent import Recurrent
 from .transposed_convolution import TransposedConvolution
