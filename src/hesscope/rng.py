@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .errors import refuse
+
 if TYPE_CHECKING:
     import torch
 
@@ -24,6 +26,17 @@ class Rng:
 
     seed: int = 0
     path: tuple[str, ...] = field(default=())
+
+    @staticmethod
+    def of(rng: Rng | int | None) -> Rng:
+        """A source from what users give: itself, a seed, or None for seed 0."""
+        if isinstance(rng, Rng):
+            return rng
+        if rng is None:
+            return Rng(0)
+        if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
+            refuse("rng must be an Rng, a seed or None", f"{type(rng).__name__}", "Write rng=0 or rng=hs.Rng(0).")
+        return Rng(int(rng))
 
     def child(self, *names: object) -> Rng:
         """The stream called `names` below this one."""

@@ -9,18 +9,20 @@ from .operators import LinearOperator
 from .rng import Rng
 
 
-def check_operator(op: LinearOperator, dense: Tensor | None = None, tol: float = 1e-10, rng: Rng | None = None) -> None:
+def check_operator(
+    op: LinearOperator, dense: Tensor | None = None, tol: float = 1e-10, rng: Rng | int | None = None
+) -> None:
     """Assert that an operator is linear, consistent over block shapes, equal to its adjoint and to `dense` if given.
 
     >>> from hesscope.operators import Dense
     >>> A = torch.tensor([[2.0, 1.0], [1.0, 3.0]], dtype=torch.float64)
     >>> check_operator(Dense(A), A)
     """
-    rng = (Rng(0) if rng is None else rng).child("check-operator")
+    source = Rng.of(rng).child("check-operator")
     rows, columns = op.shape
 
     def draw(name: str, size: int, k: int) -> Tensor:
-        return torch.randn(size, k, generator=rng.child(name).torch(), dtype=torch.float64).to(op.device, op.dtype)
+        return torch.randn(size, k, generator=source.child(name).torch(), dtype=torch.float64).to(op.device, op.dtype)
 
     V, U = draw("v", columns, 3), draw("u", rows, 3)
     AV = op @ V

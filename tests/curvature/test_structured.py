@@ -64,13 +64,13 @@ def test_smooth_networks_take_the_functional_part_by_products() -> None:
     model = nn.Sequential(nn.Linear(16, 40), nn.Tanh(), nn.Linear(40, 4)).double()
     problem = hs.Problem.of(model, "cross_entropy", (torch.randn(200, 16).double(), torch.arange(200) % 4))
     truth = float(hs.Hessian(problem).dense().trace())
-    estimate = hs.Hessian(problem).structured_trace(0.01)
+    estimate = hs.Hessian(problem).known_trace(0.01, hs.Rng(0), None)
     assert estimate is not None
     assert not estimate.exact
     assert 0 < estimate.stderr <= 0.0101 * abs(truth)
     assert abs(estimate.value - truth) <= 4 * estimate.stderr
     gauss_newton = hs.GaussNewton(problem)
-    exact = gauss_newton.structured_trace(0.01)
+    exact = gauss_newton.known_trace(0.01, hs.Rng(0), None)
     assert exact is not None
     assert exact.exact
     assert exact.value == pytest.approx(float(gauss_newton.dense().trace()), rel=1e-10)
@@ -117,5 +117,5 @@ def test_examples_that_mix_are_not_taken_for_independent() -> None:
 
     problem = hs.Problem.of(Mixes().double(), "mse", (torch.randn(6, 3).double(), torch.randn(6, 2).double()))
     H = hs.Hessian(problem)
-    assert H.structured_trace(0.01) is None
+    assert H.known_trace(0.01, hs.Rng(0), None) is None
     assert float(hs.trace(H).value) == pytest.approx(float(H.dense().trace()), rel=1e-10)

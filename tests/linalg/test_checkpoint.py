@@ -15,7 +15,7 @@ import pytest
 
 from hesscope.errors import InputError
 from hesscope.linalg import eigenpairs, spectral_density
-from hesscope.operators import Counted, LinearOperator
+from hesscope.operators import Counted
 from hesscope.rng import Rng
 from linalg._killed import run
 from linalg.cases import Rotated, network_like
@@ -127,9 +127,9 @@ class Named(Rotated):
 
 
 def test_another_operator_is_refused(tmp_path: Path) -> None:
-    op: LinearOperator = Named(network_like(700))
+    op = Named(network_like(700))
     eigenpairs(op, k=3, resume=tmp_path)
-    op.fingerprint = "epoch 2"  # type: ignore[attr-defined]
+    op.fingerprint = "epoch 2"
     with pytest.raises(InputError, match="same operator_fingerprint"):
         eigenpairs(op, k=3, resume=tmp_path)
 

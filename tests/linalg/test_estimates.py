@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,10 +141,10 @@ class Knowing(Rotated):
 
     answer: Estimate | None = Estimate(7.0, 0.0, 1, "known", exact=True)
 
-    def structured_trace(self, tol: float) -> Estimate | None:
+    def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         return self.answer
 
-    def structured_diagonal(self, tol: float) -> Estimate | None:
+    def known_diagonal(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         return self.answer
 
 
@@ -211,3 +212,31 @@ def test_results_survive_saving(tmp_path: Path) -> None:
 def test_the_case_operator_is_what_it_claims() -> None:
     op: LinearOperator = Rotated(INDEFINITE)
     np.testing.assert_allclose(np.linalg.eigvalsh(op.dense().numpy()), np.sort(INDEFINITE), atol=1e-12)
+
+
+@pytest.mark.parametrize("limit", [5, 40, 130])
+@pytest.mark.parametrize("size", [150, 900])
+def test_budgets_hold_whatever_the_way(size: int, limit: int) -> None:
+    op = Counted(Rotated(network_like(size)))
+    for work in (
+        lambda: trace(op, 1e-9, max_products=limit),
+        lambda: diagonal(op, 1e-9, max_products=limit),
+        lambda: row_norms(op, 1e-9, max_products=limit),
+        lambda: frobenius_norm(op, 1e-9, max_products=limit),
+        lambda: spectral_norm(op, 1e-12, max_products=limit),
+    ):
+        before = op.count
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = work()
+        assert 0 < found.products == op.count - before <= limit
+
+
+def test_budgets_that_buy_no_error_are_refused() -> None:
+    op = Rotated(network_like(300))
+    with pytest.raises(InputError, match="max_products must be a whole number >= 4 for xtrace"):
+        trace(op, max_products=3)
+    with pytest.raises(InputError, match="max_products must be a whole number >= 4"):
+        diagonal(op, max_products=2)
+    with pytest.raises(InputError, match="max_products must be a whole number"):
+        trace(op, max_products=2.5)

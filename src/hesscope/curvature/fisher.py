@@ -38,6 +38,11 @@ class Fisher(GaussNewton):
         self.kind, self.samples, self.rng = kind, samples, rng
 
     @property
+    def fingerprint(self) -> str:
+        drawn = f"{self.samples} of {self.rng}" if self.kind == "mc" else ""
+        return f"{self.kind} {drawn} {super().fingerprint}"
+
+    @property
     def _is_gauss_newton(self) -> bool:
         return self.kind == "exact"
 

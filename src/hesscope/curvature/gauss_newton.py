@@ -25,17 +25,17 @@ class GaussNewton(CurvatureOperator):
     def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
         return rows.curvature(image)
 
-    def structured_trace(self, tol: float) -> Estimate | None:
+    def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         """tr G from per-example gradients, where the network has the structure."""
         from ..layers.known_traces import known_trace
 
-        return known_trace(self, tol, Rng(0), None, with_functional=False) if self._is_gauss_newton else None
+        return known_trace(self, tol, rng, max_products, with_functional=False) if self._is_gauss_newton else None
 
-    def structured_diagonal(self, tol: float) -> Estimate | None:
+    def known_diagonal(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         """diag G from per-example gradients, where the network has the structure."""
         from ..layers.known_traces import known_diagonal
 
-        return known_diagonal(self, with_functional=False) if self._is_gauss_newton else None
+        return known_diagonal(self, max_products, with_functional=False) if self._is_gauss_newton else None
 
     @property
     def _is_gauss_newton(self) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import Layout, LinearOperator
+from ..operators.content import digest
 from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
@@ -54,7 +55,7 @@ class CurvatureOperator(LinearOperator):
         return ShardedLayout.here(self.columns.size) if self.problem.distributed else Layout(self.columns.size)
 
     @property
-    def verdict(self) -> str:
+    def verified(self) -> str:
         """What is known of these products, for the record of results: by hs.check, or by the proof of the first one."""
         if self.problem.verdict is not None:
             return str(self.problem.verdict)
@@ -63,11 +64,11 @@ class CurvatureOperator(LinearOperator):
 
     @property
     def fingerprint(self) -> str:
-        """What a resumed run must have in common with the killed one: parameters by value, data by its loss."""
-        numbers = [float(t.double().norm()) for t in self.problem.parameters.values()]
+        """What a resumed run must have in common with the killed one: parameters to the bit, data by its loss."""
         # Nine digits: sums over threads may differ in the last ones.
-        values = [f"{number:.9g}" for number in (*numbers, *self.problem.totals)]
-        return repr((type(self).__name__, self.rows.names, self.columns.names, values))
+        values = [f"{number:.9g}" for number in (*self.problem.totals, self.problem.scale)]
+        weights = digest(*self.problem.parameters.values())
+        return repr((type(self).__name__, self.rows.names, self.columns.names, weights, values))
 
     def block(self, rows: str | list[str], columns: str | list[str] | None = None) -> CurvatureOperator:
         """The block of the parameters that `rows` (and `columns`) select: its products cost less than the whole's."""
@@ -130,17 +131,17 @@ class Hessian(CurvatureOperator):
     def preferred_block(self) -> int:
         return 8 if self.method == "batched" else 1
 
-    def structured_trace(self, tol: float) -> Estimate | None:
+    def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         """tr H from per-example gradients, where the network has the structure."""
         from ..layers.known_traces import known_trace
 
-        return known_trace(self, tol, Rng(0), None, with_functional=True)
+        return known_trace(self, tol, rng, max_products, with_functional=True)
 
-    def structured_diagonal(self, tol: float) -> Estimate | None:
+    def known_diagonal(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         """diag H from per-example gradients, where the network has the structure."""
         from ..layers.known_traces import known_diagonal
 
-        return known_diagonal(self, with_functional=True)
+        return known_diagonal(self, max_products, with_functional=True)
 
     def proofs(self) -> tuple[Proof, ...]:
         return (prove_hessian(self.problem),)
@@ -161,8 +162,8 @@ class FunctionalHessian(Hessian):
     def proofs(self) -> tuple[Proof, ...]:
         return prove_hessian(self.problem), prove_jacobian(self.problem)
 
-    def structured_trace(self, tol: float) -> Estimate | None:
+    def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         return None  # what the structure knows is the Gauss-Newton part
 
-    def structured_diagonal(self, tol: float) -> Estimate | None:
+    def known_diagonal(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         return None

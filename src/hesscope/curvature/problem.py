@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from ..errors import refuse
+from ..operators import LinearOperator
 from ..rng import Rng
 from ..space import ParameterSpace
 from .cutting import cut_in_batches, refuse_own_batches
@@ -145,6 +146,12 @@ class Problem:
     def has_outputs(self) -> bool:
         """Whether outputs and loss come apart, as Gauss-Newton and Fisher matrices need."""
         return isinstance(self.loss, SeparableLoss)
+
+    def as_operator(self) -> LinearOperator:
+        """What stands for this problem where a matrix is wanted: its Hessian."""
+        from .hessian import Hessian
+
+        return Hessian(self)
 
     def need_outputs(self, what: str) -> None:
         """Refuse a loss that is only known as a number."""

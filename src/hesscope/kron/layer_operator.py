@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
+from ..curvature import Hessian, Problem
 from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
@@ -58,6 +58,10 @@ class LayerHessian(LinearOperator):
     @property
     def device(self) -> torch.device:
         return self.problem.device
+
+    @property
+    def fingerprint(self) -> str:
+        return f"LayerHessian({self.layer.name}, {self.curvature}, {Hessian(self.problem).fingerprint})"
 
     @property
     def preferred_block(self) -> int:

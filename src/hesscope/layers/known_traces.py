@@ -43,16 +43,19 @@ def known_trace(
     if not exact and problem.space.size <= SMALL:
         return None  # all of it by products costs less, and is exact
     rng = rng.child("known trace")
-    limit = _MOST_DRAWS if max_products is None else max_products
-    target = tol / math.sqrt(1 + bool(parts.curved) + bool(parts.rest))
+    shares = 1 + bool(parts.curved) + bool(parts.rest)
+    limit = _MOST_DRAWS if max_products is None else max_products // shares
+    if limit < max(_DRAWS, facts.columns if parts.exact_columns else 0):
+        return None  # products alone keep within the budget
+    target = tol / math.sqrt(shares)
     value, stderr, passes, method = parts.gauss_newton(target, rng, limit)
     if parts.curved:
-        extra, more_stderr, more = _functional_trace(op, parts.curved, value, target, rng, limit - passes)
+        extra, more_stderr, more = _functional_trace(op, parts.curved, value, target, rng, limit)
         value, stderr, passes = value + extra, math.hypot(stderr, more_stderr), passes + more
         method += " + functional products"
     if parts.rest:
         block = op.restricted(problem.space.only(parts.rest))
-        rest = generic_trace(block, target, rng=rng, max_products=max(2, limit - passes))
+        rest = generic_trace(block, target, rng=rng, max_products=limit)
         value, stderr = value + float(rest.value), math.hypot(stderr, float(rest.stderr))
         passes, method = passes + rest.products, f"{method} + {rest.method} for {len(parts.rest)} tensors"
     if stderr > 1.05 * tol * abs(value):
@@ -60,13 +63,15 @@ def known_trace(
     return Estimate(value, stderr, passes, method, exact=stderr == 0.0)
 
 
-def known_diagonal(op: CurvatureOperator, with_functional: bool) -> Estimate | None:
+def known_diagonal(op: CurvatureOperator, max_products: int | None, with_functional: bool) -> Estimate | None:
     """diag G = diag H, exactly, where layers cover everything and every example is one row; None elsewhere."""
     problem = op.problem
     if not problem.has_outputs or op.rows != problem.space:
         return None
     parts = _Parts(op, facts_of(problem), with_functional)
     if parts.rest or parts.curved or not parts.exact_columns:
+        return None
+    if max_products is not None and max_products < parts.columns:
         return None
     total, passes = zeros(problem), 0
     for batch in parts.gradients.pieces():
@@ -96,6 +101,7 @@ class _Parts:
         self.rest = [name for name in self.problem.space.names if name not in own]
         self.gradients = ExampleGradients(self.problem, layers)
         self.exact_columns = facts.rows_are_examples and 0 < facts.columns <= MOST_COLUMNS
+        self.columns = facts.columns
         self.any_columns = facts.columns > 0
         if not self.any_columns:
             self.covered = []

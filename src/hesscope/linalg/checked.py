@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from ..operators import LinearOperator
-from .validation import innermost
+from ..operators import Matrix, as_operator
 
 _Algorithm = TypeVar("_Algorithm", bound=Callable[..., Any])
 
 
 def with_check(algorithm: _Algorithm) -> _Algorithm:
-    """The same algorithm, whose result says in `.check` what hs.check found ("unchecked" where it has not run)."""
+    """The same algorithm, whose result says in `.check` what was proven of its operator."""
 
     @wraps(algorithm)
-    def run(op: LinearOperator, *args: Any, **kwargs: Any) -> Any:
-        return replace(algorithm(op, *args, **kwargs), check=str(getattr(innermost(op), "verdict", "unchecked")))
+    def run(op: Matrix, *args: Any, **kwargs: Any) -> Any:
+        op = as_operator(op)
+        return replace(algorithm(op, *args, **kwargs), check=op.verified)
 
     return cast(_Algorithm, run)

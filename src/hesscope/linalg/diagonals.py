@@ -8,26 +8,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..operators import Counted, LinearOperator
+from ..operators import Counted, Matrix
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
-from .estimate import structured, warn_unmet
+from .estimate import warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
 from .sketch import Sketch, left_out
-from .validation import prepare, require_positive
+from .validation import prepare, require_positive, require_products
 
+_LEAST = 2  # probes that give an error at all
 Rows = Callable[[Sketch], tuple[Tensor, Tensor]]
 
 
 @with_check
 def diagonal(
-    op: LinearOperator,
+    op: Matrix,
     tol: float = 0.05,
     *,
     max_products: int | None = None,
-    rng: Rng | None = None,
+    rng: Rng | int | None = None,
 ) -> Estimate:
     """d_i = A_ii, until ‖stderr‖ ≤ tol · ‖d‖.
 
@@ -36,38 +37,39 @@ def diagonal(
     the others. `value` and `stderr` are local `(n,)` arrays. Entries far below the largest need many products; for
     networks made of linear layers the operator's own answer is exact and cheaper.
     """
-    counted, limit, before, rng = _ready(op, tol, max_products, rng)
-    known = structured(op, ("exact_diagonal", "structured_diagonal"), tol)
+    counted, limit, before, source = _ready(op, tol, max_products, rng)
+    known = counted.known_diagonal(tol, source.child("diagonal"), max_products)
     if known is not None:
         return known
-    if is_small(counted):
+    if is_small(counted, max_products):
         return _exact(torch.diagonal(exact_symmetric(counted)), counted, before)
-    return _until(counted, _leave_one_out_diagonal, "diagonal", "xdiag", tol, limit, rng.child("diagonal"))
+    return _until(counted, _leave_one_out_diagonal, "diagonal", "xdiag", tol, limit, source.child("diagonal"))
 
 
 @with_check
 def row_norms(
-    op: LinearOperator,
+    op: Matrix,
     tol: float = 0.05,
     *,
     max_products: int | None = None,
-    rng: Rng | None = None,
+    rng: Rng | int | None = None,
 ) -> Estimate:
     """r_i = ‖A_i‖₂ = √(A²)_ii, until ‖stderr‖ ≤ tol · ‖r‖.
 
     ‖A_i‖² = ‖(A Q)_i‖² + E (A(I − QQᵀ)ω)²_i, with Q and ω from the same probes as in `diagonal`; two products per probe.
     """
-    counted, limit, before, rng = _ready(op, tol, max_products, rng)
-    if is_small(counted):
+    counted, limit, before, source = _ready(op, tol, max_products, rng)
+    if is_small(counted, max_products):
         return _exact(torch.linalg.vector_norm(exact_symmetric(counted), dim=1), counted, before)
-    return _until(counted, _leave_one_out_rows, "row norms", "xdiag", tol, limit, rng.child("rows"))
+    return _until(counted, _leave_one_out_rows, "row norms", "xdiag", tol, limit, source.child("rows"))
 
 
-def _ready(op: LinearOperator, tol: float, limit: int | None, rng: Rng | None) -> tuple[Counted, int, int, Rng]:
+def _ready(op: Matrix, tol: float, limit: int | None, rng: Rng | int | None) -> tuple[Counted, int, int, Rng]:
     require_positive("tol", tol)
     counted = prepare(op)
-    most = min(op.shape[0], 2000) if limit is None else limit
-    return counted, most, counted.count, Rng(0) if rng is None else rng
+    require_products(limit, 2 * _LEAST, "a diagonal or row norms")
+    most = max(2 * _LEAST, min(counted.shape[0], 2000)) if limit is None else limit
+    return counted, most, counted.count, Rng.of(rng)
 
 
 def _exact(value: Tensor, op: Counted, before: int) -> Estimate:
@@ -83,7 +85,7 @@ def _until(op: Counted, rows: Rows, what: str, method: str, tol: float, limit: i
         step = min(step, (limit - (op.count - before)) // 2, room - sketch.columns)
         unmet = sketch.columns > 0 and step < 1
         if not unmet:
-            sketch.grow(max(step, 4 if sketch.columns == 0 else 1))
+            sketch.grow(max(step, _LEAST if sketch.columns == 0 else 1))
         value, stderr = rows(sketch)
         wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
         if unmet:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..operators import Counted, LinearOperator
+from ..measure import Array
+from ..operators import Counted, LinearOperator, Matrix
 from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
@@ -23,16 +24,16 @@ from .validation import prepare, require_positive
 
 @with_check
 def eigenpairs(
-    op: LinearOperator,
+    op: Matrix,
     k: int = 10,
     which: Which = "largest",
     tol: float = 1e-3,
     *,
-    start: Tensor | None = None,
+    start: Tensor | Array | None = None,
     block: int | None = None,
     max_basis: int | None = None,
     max_products: int | None = None,
-    rng: Rng | None = None,
+    rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> Eigenpairs:
     """H vᵢ = λᵢ vᵢ for the k extreme eigenvalues, until ‖H vᵢ − λᵢ vᵢ‖ ≤ tol · max(|λᵢ|, ε^⅔ ‖H‖).
@@ -51,26 +52,24 @@ def eigenpairs(
     for name, number in (("k", k), ("block", block), ("max_basis", max_basis), ("max_products", max_products)):
         if number is not None and number < 1:
             refuse(f"{name} must be >= 1", f"{name}={number}", "Leave it out for the default.")
-    rng = Rng(0) if rng is None else rng
+    source = Rng.of(rng)
     counted = prepare(op)
     before = counted.count
-    n = op.shape[0]
+    n = counted.shape[0]
     goal = Goal(min(k, n), which, tol)
-    if start is not None:
-        start = torch.as_tensor(start)  # an array where it comes from a file
-        _check_start(start, op)
-    if is_small(counted, 4 * k):
+    warm = None if start is None else _checked_start(start, counted)
+    if is_small(counted, max_products, 4 * k):
         return _dense(counted, goal, before)
-    width = _block(op, goal, block)
+    width = _block(counted, goal, block)
     limit = _basis_limit(counted, goal, width, max_basis)
-    run = KrylovRun(counted, goal, width, limit, rng.child("eigenpairs"))
+    run = KrylovRun(counted, goal, width, limit, source.child("eigenpairs"))
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
     # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
-    arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": rng, "start": _digest(start, counted)}
-    with kept_in(resume, op, "eigenpairs", **arguments) as store:
+    arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": source, "start": _digest(warm, counted)}
+    with kept_in(resume, counted, "eigenpairs", **arguments) as store:
         if store is not None:
             run.keep_in(store)
-        complete = run.run(start, budget)
+        complete = run.run(warm, budget)
     values, y, residuals, converged = run.wanted()
     vectors = run.basis.vectors(y)
     if not (complete and converged.all()):
@@ -78,12 +77,20 @@ def eigenpairs(
     return Eigenpairs(values, vectors, residuals, converged, run.products, tol)
 
 
-def _check_start(start: Tensor, op: LinearOperator) -> None:
+def _checked_start(given: Tensor | Array, op: Counted) -> Tensor:
+    """The start as a tensor of the operator; results from files hold arrays."""
+    if not isinstance(given, Tensor | np.ndarray):
+        refuse(
+            "start must be a tensor or an array", f"{type(given).__name__}", "Pass the .vectors of a similar problem."
+        )
+    start = torch.as_tensor(given)
     size = op.layout.local_size
     if start.ndim != 2 or start.shape[0] != size or start.shape[1] < 1:
         refuse(f"start must have shape ({size}, j)", f"{tuple(start.shape)}", "Pass the .vectors of a similar problem.")
+    start = start.to(dtype=op.dtype, device=op.device)
     if not bool(torch.isfinite(op.layout.norms(start)).all()):
         refuse("start must be finite", "NaN or infinity", "Leave it out to start from random vectors.")
+    return start
 
 
 def _digest(start: Tensor | None, op: Counted) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..measure import Array
 from ..operators import LinearOperator
-from ..results.spectra import Estimate
 from .validation import innermost
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
@@ -38,18 +37,6 @@ def exchangeable_mean(estimates: Callable[[Indices], Array], columns: int, most:
     jackknife = np.sqrt((columns - 1) * np.mean((without - without.mean()) ** 2))
     mean, spread = mean_and_stderr(estimates(everything))
     return mean, float(np.sqrt(jackknife * spread))
-
-
-def structured(op: LinearOperator, methods: tuple[str, ...], tol: float) -> Estimate | None:
-    """What the operator itself offers, by the first of `methods` that it has and that does not decline with None."""
-    inner = innermost(op)
-    for name in methods:
-        method = getattr(inner, name, None)
-        if method is not None:
-            found = method(tol) if name.startswith("structured") else method()
-            if isinstance(found, Estimate):
-                return found
-    return None
 
 
 def warn_unmet(what: str, stderr: float, wanted: float, op: LinearOperator, spent: int) -> None:

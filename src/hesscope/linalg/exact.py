@@ -14,9 +14,10 @@ from .validation import innermost, require_symmetry
 SMALL = 200
 
 
-def is_small(op: Counted, least: int = 0) -> bool:
-    """Whether the whole matrix is the cheapest way; never for sharded vectors."""
-    return op.shape[1] <= max(SMALL, least) and op.layout.local_size == op.shape[1]
+def is_small(op: Counted, limit: int | None = None, least: int = 0) -> bool:
+    """Whether the whole matrix is the cheapest way, and within `limit` products; never for sharded vectors."""
+    n = op.shape[1]
+    return n <= max(SMALL, least) and (limit is None or n <= limit) and op.layout.local_size == n
 
 
 def exact_matrix(op: Counted) -> Tensor:

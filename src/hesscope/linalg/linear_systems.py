@@ -6,11 +6,13 @@ import math
 import warnings
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..operators import Counted, Layout, LinearOperator
+from ..measure import Array
+from ..operators import Counted, Layout, Matrix
 from ..results.spectra import Solution
 from .checked import with_check
 from .validation import innermost, multiply, prepare, require_positive
@@ -18,8 +20,8 @@ from .validation import innermost, multiply, prepare, require_positive
 
 @with_check
 def solve(
-    op: LinearOperator,
-    b: Tensor,
+    op: Matrix,
+    b: Tensor | Array,
     method: Literal["cg", "minres"] = "cg",
     damping: float = 0.0,
     tol: float = 1e-6,
@@ -37,9 +39,12 @@ def solve(
     if not (damping >= 0 and math.isfinite(damping)):
         refuse("damping must be finite and >= 0", f"damping={damping}", "Use 0 for the plain system.")
     counted = prepare(op)
+    if not isinstance(b, Tensor | np.ndarray):
+        refuse("b must be a tensor or an array", f"{type(b).__name__}", "Flatten the right-hand side.")
+    b = torch.as_tensor(b)
     if b.ndim != 1 or b.shape[0] != counted.layout.local_size:
         refuse(f"b must have shape ({counted.layout.local_size},)", f"{tuple(b.shape)}", "Flatten the right-hand side.")
-    column = b.to(dtype=op.dtype, device=op.device)[:, None]
+    column = b.to(dtype=counted.dtype, device=counted.device)[:, None]
     size = float(counted.layout.norms(column))
     if not math.isfinite(size):
         refuse("b must be finite", "NaN or infinity", "Check the right-hand side.")
@@ -47,7 +52,7 @@ def solve(
     if size == 0.0:
         return Solution(torch.zeros_like(column[:, 0]), 0.0, True, 0, method)
     system = _Damped(counted, damping)
-    limit = min(5 * op.shape[0], 10_000) if max_products is None else max_products
+    limit = min(5 * counted.shape[0], 10_000) if max_products is None else max_products
     step = _cg if method == "cg" else _minres
     x = step(system, column / size, tol, max(1, limit - 1)) * size
     residual = float(counted.layout.norms(system.times(x) - column)) / size

@@ -7,19 +7,19 @@ import math
 import torch
 from torch import Tensor
 
-from ..operators import Counted, Layout, LinearOperator
+from ..operators import Counted, Layout, LinearOperator, Matrix
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
 from .eigensolver import eigenpairs
 from .exact import exact_matrix, is_small
 from .traces import estimate_trace
-from .validation import multiply, prepare, require_positive
+from .validation import multiply, prepare, require_positive, require_products
 
 
 @with_check
 def frobenius_norm(
-    op: LinearOperator, tol: float = 0.01, *, max_products: int | None = None, rng: Rng | None = None
+    op: Matrix, tol: float = 0.01, *, max_products: int | None = None, rng: Rng | int | None = None
 ) -> Estimate:
     """‖A‖_F = √tr(AᵀA), until the standard error is at most tol · ‖A‖_F.
 
@@ -28,11 +28,12 @@ def frobenius_norm(
     require_positive("tol", tol)
     counted = prepare(op, symmetric=False)
     before = counted.count
-    if is_small(counted):
+    require_products(max_products, 4, "a Frobenius norm")
+    if is_small(counted, max_products):
         value = float(torch.linalg.matrix_norm(exact_matrix(counted)))
         return Estimate(value, 0.0, counted.count - before, "dense", exact=True)
-    limit = min(op.shape[1], 2000) if max_products is None else max_products
-    source = (Rng(0) if rng is None else rng).child("frobenius")
+    limit = max(4, min(counted.shape[1], 2000)) if max_products is None else max_products
+    source = Rng.of(rng).child("frobenius")
     square = estimate_trace(Counted(Gram(counted)), "xnystrace", 2 * tol, limit // 2, source, "squared norm")
     value = math.sqrt(max(float(square.value), 0.0))
     stderr = float(square.stderr) / (2 * value) if value else float(square.stderr)
@@ -41,7 +42,7 @@ def frobenius_norm(
 
 @with_check
 def spectral_norm(
-    op: LinearOperator, tol: float = 1e-3, *, max_products: int | None = None, rng: Rng | None = None
+    op: Matrix, tol: float = 1e-3, *, max_products: int | None = None, rng: Rng | int | None = None
 ) -> Estimate:
     """‖A‖₂ = max |λ| (largest singular value for a general matrix), by Lanczos; `stderr` bounds the error.
 
@@ -50,15 +51,16 @@ def spectral_norm(
     require_positive("tol", tol)
     counted = prepare(op, symmetric=False)
     before = counted.count
-    if op.symmetric:
+    if counted.symmetric:
         found = eigenpairs(counted, 1, "magnitude", tol, max_products=max_products, rng=rng)
         value, error = abs(float(found.values[0])), float(found.residuals[0])
-        return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted))
+        return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted, max_products))
+    require_products(max_products, 2, "a singular value")
     budget = None if max_products is None else max_products // 2
     found = eigenpairs(Gram(counted), 1, "largest", tol, max_products=budget, rng=rng)
     value = math.sqrt(max(float(found.values[0]), 0.0))
     error = float(found.residuals[0]) / value if value else float(found.residuals[0]) ** 0.5
-    return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted))
+    return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted, max_products))
 
 
 class Gram(LinearOperator):
@@ -86,6 +88,14 @@ class Gram(LinearOperator):
     @property
     def preferred_block(self) -> int:
         return self.inner.preferred_block
+
+    @property
+    def fingerprint(self) -> str:
+        return f"Gram({self.inner.fingerprint})"
+
+    @property
+    def verified(self) -> str:
+        return self.inner.verified
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.inner._apply_adjoint(multiply(self.inner, block))

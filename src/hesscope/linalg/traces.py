@@ -8,27 +8,27 @@ from typing import Literal
 import torch
 
 from ..errors import refuse
-from ..operators import Counted, LinearOperator
+from ..operators import Counted, Matrix
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
-from .estimate import structured, warn_unmet
+from .estimate import warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
 from .trace_estimators import METHODS
-from .validation import prepare, require_positive
+from .validation import prepare, require_positive, require_products
 
 TraceMethod = Literal["auto", "hutchinson", "hutch++", "xtrace", "xnystrace"]
 
 
 @with_check
 def trace(
-    op: LinearOperator,
+    op: Matrix,
     tol: float = 0.01,
     method: TraceMethod = "auto",
     *,
     max_products: int | None = None,
-    rng: Rng | None = None,
+    rng: Rng | int | None = None,
 ) -> Estimate:
     """tr A = Σ_i A_ii, until the standard error is at most tol · |tr A|.
 
@@ -42,22 +42,24 @@ def trace(
         refuse(f"method must be one of auto, {', '.join(METHODS)}", f"{method!r}", "")
     counted = prepare(op)
     before = counted.count
-    rng = (Rng(0) if rng is None else rng).child("trace")
+    source = Rng.of(rng).child("trace")
+    require_products(max_products, 1, "a trace")
     if method == "auto":
-        known = structured(op, ("exact_trace", "structured_trace"), tol)
+        known = counted.known_trace(tol, source, max_products)
         if known is not None:
             return known
-        if is_small(counted):
+        if is_small(counted, max_products):
             value = float(torch.trace(exact_symmetric(counted)))
             return Estimate(value, 0.0, counted.count - before, "dense", exact=True)
         method = "xtrace"
-    limit = min(op.shape[0], 2000) if max_products is None else max_products
-    return estimate_trace(counted, method, tol, limit, rng)
+    limit = min(counted.shape[0], 2000) if max_products is None else max_products
+    return estimate_trace(counted, method, tol, limit, source)
 
 
 def estimate_trace(op: Counted, method: str, tol: float, limit: int, rng: Rng, what: str = "trace") -> Estimate:
     """Grow the estimator called `method` until its standard error, or the budget `limit`, ends it."""
     estimator, before = METHODS[method](op, rng), op.count
+    require_products(limit, 2 * estimator.cost, method)
     room = max(estimator.least, vectors_that_fit(op) // estimator.memory)
     value, stderr = 0.0, math.inf
     while True:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..operators import Counted, LinearOperator
+from ..operators import Counted, LinearOperator, Matrix, as_operator
 
 # A Hessian product in float32 through a saturated network is off by up to a few per cent; a matrix that is not
 # symmetric is off by its whole size.
@@ -20,8 +20,9 @@ def innermost(op: LinearOperator) -> LinearOperator:
     return op
 
 
-def prepare(op: LinearOperator, symmetric: bool = True) -> Counted:
+def prepare(given: Matrix, symmetric: bool = True) -> Counted:
     """The operator with a counter, refused unless it is non-empty and (if asked for) square and symmetric."""
+    op = as_operator(given)
     rows, columns = op.shape
     if rows < 1 or columns < 1:
         refuse("an operator needs at least one row and column", f"{innermost(op)!r}", "Select at least one parameter.")
@@ -56,6 +57,16 @@ def require_symmetry(op: LinearOperator, asymmetry: float, size: float) -> None:
             "this algorithm needs a symmetric operator",
             f"{innermost(op)!r} whose products differ by {asymmetry:.1e} from symmetry, at norm {size:.1e}",
             "Symmetrise it as 0.5 * (A + A.T), or freeze what is random in it (dropout, sampling).",
+        )
+
+
+def require_products(limit: int | None, least: int, what: str) -> None:
+    """Refuse a budget that does not buy the smallest estimate with an error."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < least):
+        refuse(
+            f"max_products must be a whole number >= {least} for {what}",
+            f"max_products={limit!r}",
+            "Raise it, or leave it out.",
         )
 
 

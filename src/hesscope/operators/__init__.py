@@ -4,6 +4,9 @@ from .algebra import Sum as Sum
 from .algebra import Transposed as Transposed
 from .base import LinearOperator as LinearOperator
 from .counted import Counted as Counted
+from .given import HasOperator as HasOperator
+from .given import Matrix as Matrix
+from .given import as_operator as as_operator
 from .layout import Layout as Layout
 from .matrices import BlockDiagonal as BlockDiagonal
 from .matrices import Dense as Dense

@@ -44,6 +44,15 @@ class Sum(LinearOperator):
     def preferred_block(self) -> int:
         return max(part.preferred_block for part in self.parts)
 
+    @property
+    def fingerprint(self) -> str:
+        parts = [f"{scale!r} * {part.fingerprint}" for scale, part in zip(self.scales, self.parts, strict=True)]
+        return f"Sum({', '.join(parts)})"
+
+    @property
+    def verified(self) -> str:
+        return "; ".join(dict.fromkeys(part.verified for part in self.parts))
+
     def _apply(self, block: Tensor) -> Tensor:
         total = self.parts[0].apply(block) * self.scales[0]
         for part, scale in zip(self.parts[1:], self.scales[1:], strict=True):
@@ -76,6 +85,14 @@ class Transposed(LinearOperator):
     @property
     def device(self) -> torch.device:
         return self.inner.device
+
+    @property
+    def fingerprint(self) -> str:
+        return f"Transposed({self.inner.fingerprint})"
+
+    @property
+    def verified(self) -> str:
+        return self.inner.verified
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.inner._apply_adjoint(block)

@@ -15,12 +15,16 @@ from .layout import Layout
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as ScipyOperator
 
+    from ..results.spectra import Estimate
+    from ..rng import Rng
+
 
 class LinearOperator(ABC):
     """A real matrix that is known by its products.
 
     Implement `shape`, `dtype`, `device` and `_apply`; override `_apply_adjoint` unless `symmetric`. Algorithms call
-    `apply` with `(n, k)` blocks; people write `A @ v`.
+    `apply` with `(n, k)` blocks; people write `A @ v`. What else an operator may know of itself (`known_trace`,
+    `known_diagonal`, `fingerprint`, `verified`, `layout`, `preferred_block`) has a default here.
     """
 
     symmetric: bool = True
@@ -50,6 +54,30 @@ class LinearOperator(ABC):
             "none",
             "Override _apply_adjoint.",
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this matrix from others of its kind, by content; a resumed run must find the same.
+
+        Override it where the content is at hand. The product with one fixed vector is compared in any case.
+        """
+        return f"{type(self).__module__}.{type(self).__qualname__}{self.shape}"
+
+    @property
+    def verified(self) -> str:
+        """What was proven of these products; results keep it in `.check`."""
+        return "unchecked"
+
+    def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
+        """tr A to a relative standard error of `tol` from what the operator knows of itself; None where it knows nothing.
+
+        Spends at most what `max_products` products cost, or declines with None.
+        """
+        return None
+
+    def known_diagonal(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
+        """The diagonal in the same way, to a standard error of `tol` of its norm."""
+        return None
 
     @property
     def layout(self) -> Layout:

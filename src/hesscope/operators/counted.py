@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from torch import Tensor
 from ..errors import BudgetExceeded
 from .base import LinearOperator
 from .layout import Layout
+
+if TYPE_CHECKING:
+    from ..results.spectra import Estimate
+    from ..rng import Rng
 
 
 class Counted(LinearOperator):
@@ -55,6 +60,20 @@ class Counted(LinearOperator):
     @property
     def preferred_block(self) -> int:
         return self.inner.preferred_block
+
+    @property
+    def fingerprint(self) -> str:
+        return self.inner.fingerprint
+
+    @property
+    def verified(self) -> str:
+        return self.inner.verified
+
+    def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
+        return self.inner.known_trace(tol, rng, max_products)
+
+    def known_diagonal(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
+        return self.inner.known_diagonal(tol, rng, max_products)
 
     def _apply(self, block: Tensor) -> Tensor:
         self._spend(block.shape[1])

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from .base import LinearOperator
+from .content import digest
 
 
 class _OfTensor(LinearOperator):
@@ -48,6 +49,10 @@ class Dense(_OfTensor):
         return self.matrix.T @ block
 
     @property
+    def fingerprint(self) -> str:
+        return f"Dense({digest(self.matrix)})"
+
+    @property
     def preferred_block(self) -> int:
         return 32
 
@@ -61,6 +66,10 @@ class LowRank(_OfTensor):
     def __init__(self, vectors: Tensor, values: Tensor) -> None:
         super().__init__(vectors, (vectors.shape[0], vectors.shape[0]))
         self.vectors, self.values = vectors, values
+
+    @property
+    def fingerprint(self) -> str:
+        return f"LowRank({digest(self.vectors, self.values)})"
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.vectors @ (self.values.to(block.dtype)[:, None] * (self.vectors.T @ block))
@@ -78,6 +87,10 @@ class Kronecker(_OfTensor):
             and torch.allclose(left, left.T)
             and torch.allclose(right, right.T)
         )
+
+    @property
+    def fingerprint(self) -> str:
+        return f"Kronecker({digest(self.left, self.right)})"
 
     def _apply(self, block: Tensor) -> Tensor:
         return _kron_apply(self.left, self.right, block)
@@ -112,6 +125,14 @@ class BlockDiagonal(LinearOperator):
     @property
     def device(self) -> torch.device:
         return self.blocks[0].device
+
+    @property
+    def fingerprint(self) -> str:
+        return f"BlockDiagonal({', '.join(block.fingerprint for block in self.blocks)})"
+
+    @property
+    def verified(self) -> str:
+        return "; ".join(dict.fromkeys(block.verified for block in self.blocks))
 
     def _apply(self, block: Tensor) -> Tensor:
         pieces = torch.split(block, [b.shape[1] for b in self.blocks])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import refuse
 from ...measure import Array, AtomicMeasure
-from ...operators import LinearOperator
+from ...operators import Matrix
 from ...results.spectra import SpectralDensity
 from ...rng import Rng
 from ..checked import with_check
@@ -25,13 +25,13 @@ Method = Literal["slq", "chebyshev"]
 
 @with_check
 def spectral_density(
-    op: LinearOperator,
+    op: Matrix,
     probes: int = 10,
     steps: int = 80,
     *,
     tol: float | None = None,
     method: Method = "slq",
-    rng: Rng | None = None,
+    rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> SpectralDensity:
     """(1/n) Σ_i δ(λ_i) ≈ outliers/n + average over random unit v of Σ_j y²_{1j} δ(θ_j), θ and y from Lanczos on v.
@@ -48,25 +48,25 @@ def spectral_density(
         refuse("tol must be >= 0", f"tol={tol}", "Use 0 for a fixed number of products, 0.02 for a good picture.")
     if method not in ("slq", "chebyshev"):
         refuse('method must be "slq" or "chebyshev"', f"{method!r}", "")
-    rng = (Rng(0) if rng is None else rng).child("density")
+    source = Rng.of(rng).child("density")
     counted = prepare(op)
     before = counted.count
     if is_small(counted):
         values, _ = exact_spectrum(counted)
-        return _assemble([], values, (), (0.0, 0.0), counted.count - before, "exact", op.shape[0])
+        return _assemble([], values, (), (0.0, 0.0), counted.count - before, "exact", counted.shape[0])
     if method == "chebyshev":
         if resume is not None:
             refuse('resume needs method "slq"', "method='chebyshev'", "Leave resume out.")
-        parts, lengths, errors = kernel_polynomial(counted, probes, steps, tol, rng)
-        return _assemble(parts, np.zeros(0), lengths, errors, counted.count - before, method, op.shape[0])
+        parts, lengths, errors = kernel_polynomial(counted, probes, steps, tol, source)
+        return _assemble(parts, np.zeros(0), lengths, errors, counted.count - before, method, counted.shape[0])
     full = vectors_that_fit(counted) >= steps + MOST_OUTLIERS
-    run = SlqRun(counted, Plan(probes, steps, tol, full), rng)
-    with kept_in(resume, op, "spectral_density", probes=probes, steps=steps, tol=tol, rng=rng) as store:
+    run = SlqRun(counted, Plan(probes, steps, tol, full), source)
+    with kept_in(resume, counted, "spectral_density", probes=probes, steps=steps, tol=tol, rng=source) as store:
         if store is not None:
             run.keep_in(store)
         run.run()
     lengths = tuple(chain.alpha.size for chain in run.chains)
-    return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, method, op.shape[0])
+    return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, method, counted.shape[0])
 
 
 def _assemble(
