@@ -11,7 +11,9 @@ from typing import Any
 from mkdocs.structure.files import File
 
 SOURCE = Path(__file__).parents[2] / "src" / "hesscope"
-REFERENCE = ("curvature", "linalg", "operators", "structure", "kron", "pacbayes", "closed_form", "rmt", "report", "zoo")
+REFERENCE = (
+    "curvature", "layers", "linalg", "operators", "structure", "kron", "pacbayes", "closed_form", "rmt", "report", "zoo",
+)  # fmt: skip
 HOWTO = ("your-model", "huggingface", "torchrun", "per-layer", "bound", "reading-the-report", "optimiser-blocks")
 
 
@@ -37,6 +39,8 @@ def on_config(config: Any) -> Any:
         },
         *({"Benchmarks": name} for name in ("benchmarks.md",) if (docs / name).exists()),
         {"Troubleshooting": "troubleshooting.md"},
+        {"Reliability": "reliability.md"},
+        {"Develop": "develop.md"},
         {"Decisions": pages("decisions")},
     ]
     return config
@@ -48,7 +52,7 @@ def on_files(files: Any, config: Any) -> Any:
         names = _exported(package)
         if names:
             about = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text())) or ""
-            body = "\n\n".join(f"::: hesscope.{package}.{name}" for name in names)
+            body = "\n\n".join(f"::: hesscope.{name}" for name in names)
             page = f"# hesscope.{package}\n\n{about}\n\n{body}\n"
             files.append(File.generated(config, f"reference/{package}.md", content=page))
     facade = "# hesscope.analyze\n\n::: hesscope.analysis.run.analyze\n\n::: hesscope.analysis.config.AnalyzeConfig\n"
@@ -78,9 +82,8 @@ def _exported(package: str) -> list[str]:
     names = []
     for node in ast.walk(ast.parse((SOURCE / package / "__init__.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            # In full, because some functions have the name of their module.
-            home = f"{node.module}." if node.module else ""
-            names += [f"{home}{alias.name}" for alias in node.names if not alias.name.startswith("_")]
+            home = ".".join([package] * (node.level == 1) + [node.module] * bool(node.module))
+            names += [f"{home}.{alias.name}" for alias in node.names if not alias.name.startswith("_")]
     return sorted(names, key=lambda name: name.rpartition(".")[2].lower())
 
 

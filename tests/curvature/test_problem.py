@@ -238,7 +238,10 @@ def test_out_of_memory_halves_the_chunks_and_says_so() -> None:
     model = Greedy()
     problem = hs.Problem.of(model, "cross_entropy", (X, Y))
     H = hs.Hessian(problem)
-    with pytest.warns(UserWarning, match="out of memory with 20 examples at a time; going on with halves of 10"):
+    with (
+        pytest.warns(UserWarning, match="out of memory with 20 examples at a time; going on with halves of 10"),
+        pytest.warns(UserWarning, match="out of memory with 10 examples at a time; going on with halves of 5"),
+    ):
         dense = H.dense()
     truth = nn.Linear(3, 2)
     truth.load_state_dict(model.linear.state_dict())
