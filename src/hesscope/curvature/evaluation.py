@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import refuse
+from .default_forward import DefaultForward, Forward
 from .determinism import eval_mode, random_state_kept
 from .functional_call import call_at
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
+from .losses.functions import is_sum_and_count, loss_of_function
 from .losses.parsing import SeparableLoss
 from .model_copy import private_copy, with_tensors
 from .replaced_operations import plain_operations
 
-Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 Loss = SeparableLoss | Callable[..., Any]
-_TARGET_KEYS = ("labels", "label", "targets", "target", "y")
 
 # One evaluation at a time in a process: parameters are swapped and attention kernels chosen for its duration.
 EVALUATION_LOCK = RLock()
@@ -46,13 +46,14 @@ class Evaluation(nn.Module):
         self, model: nn.Module, loss: Loss, forward: Forward | None, state: Mapping[str, Tensor], freeze: bool
     ) -> None:
         super().__init__()
-        self.model, self.loss, self.split = model, loss, forward or default_forward
+        self.model, self.loss, self.split = model, loss, forward or DefaultForward()
         self.state, self.freeze = dict(state), freeze
         self.private = False
         self.draws_randomly = False  # the forward pass advances the random state, if without effect
         self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
         self.recomputes = False  # parts of the forward pass run again in the backward pass
         self._traced = False
+        self.settled = False  # whether a function was found to take the model, or outputs
 
     @staticmethod
     def of_copy(
@@ -77,6 +78,7 @@ class Evaluation(nn.Module):
         else:
             made = Evaluation(self.model, self.loss, self.split, state, self.freeze)
         made.restored, made.draws_randomly, made.recomputes = self.restored, self.draws_randomly, self.recomputes
+        made.settled = self.settled
         return made
 
     def own_leaves(self, names: tuple[str, ...]) -> dict[str, Tensor] | None:
@@ -105,7 +107,7 @@ class Evaluation(nn.Module):
             if self.private and self.recomputes:
                 # What runs again must find these parameters after we are gone: they go into a copy of their own.
                 made = Evaluation(with_tensors(self.model, state), self.loss, self.split, state, False)
-                made._traced = traced
+                made._traced, made.settled = traced, True
                 return made(batch)  # type: ignore[no-any-return]
             with eval_mode(self.model, self.freeze):
                 return call_at(self, {f"model.{name}": tensor for name, tensor in state.items()}, (batch,))  # type: ignore[no-any-return]
@@ -118,33 +120,25 @@ class Evaluation(nn.Module):
         return len(parameters) == trained and all(own.get(name) is tensor for name, tensor in parameters.items())
 
     def forward(self, batch: Any) -> OutputLoss | ScalarLoss:
+        if not isinstance(self.loss, SeparableLoss) and not self.settled:
+            self.loss = loss_of_function(self.loss, self.model, batch, self.split)
+        self.settled = True
         if isinstance(self.loss, SeparableLoss):
             return self.loss.rows(*self.split(self.model, batch), traced=self._traced)
         result = self.loss(self.model) if batch is None else self.loss(self.model, batch)
         if isinstance(result, Tensor) and batch is None:
             result = (result, 1.0)
-        if not (
-            isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor) and result[0].ndim == 0
-        ):
+        if not is_sum_and_count(result):
             refuse(
                 "loss(model, batch) must return (sum, count): a scalar tensor and a number",
                 f"{type(result).__name__}",
                 "Return the summed loss of the batch and what a mean divides by.",
             )
-        return ScalarLoss(result[0], float("nan") if self._traced else float(result[1]))
-
-
-def default_forward(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-    """`model(*inputs), targets` for tuples; `model(**inputs), labels` for dicts."""
-    if isinstance(batch, Mapping):
-        key = next((key for key in _TARGET_KEYS if key in batch), None)
-        if key is None:
-            refuse(f"a dict batch must have one of {_TARGET_KEYS}", f"keys {sorted(batch)}", "Or pass forward=.")
-        outputs = model(**{name: value for name, value in batch.items() if name != key})
-        return getattr(outputs, "logits", outputs), batch[key]
-    if isinstance(batch, tuple | list) and len(batch) >= 2:
-        outputs = model(*batch[:-1])
-        return getattr(outputs, "logits", outputs), batch[-1]
-    refuse(
-        "a batch must be (inputs, ..., targets) or a dict with targets", f"{type(batch).__name__}", "Or pass forward=."
-    )
+        count = float("nan") if self._traced else float(result[1])
+        if not self._traced and not (0 < count < float("inf") or (count == 0 and float(result[0].detach()) == 0)):
+            refuse(
+                "the count of loss(model, batch) must be a positive number",
+                f"{count}",
+                "Return what a mean over the batch divides by, for example len(targets).",
+            )
+        return ScalarLoss(result[0], count)

@@ -16,9 +16,10 @@ from ..rng import Rng
 from ..space import ParameterSpace
 from .cutting import cut_in_batches, refuse_own_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, first_examples, to_device
+from .default_forward import Forward
 from .determinism import refuse_random_modules
 from .engines.memory import MemoryBudget, parse_bytes
-from .evaluation import EVALUATION_LOCK, Evaluation, Forward, Loss
+from .evaluation import EVALUATION_LOCK, Evaluation, Loss
 from .evaluation import ScalarLoss as ScalarLoss
 from .first_look import look_at_first_batch
 from .gradient_mode import differentiable
@@ -26,7 +27,7 @@ from .independence import EXAMPLES, are_independent, rounding_of, scattered_exam
 from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
 from .model_state import cast, from_checkpoint, snapshot, unwrap
-from .processes import refuse_different_models, same_everywhere
+from .processes import agree_on_loss, refuse_different_models, same_everywhere
 
 _BATCH_SIZE = 1024
 
@@ -74,6 +75,7 @@ class Problem:
         data: Any = None,
         params: str | Iterable[str] = "*",
         *,
+        reduction: str | None = None,
         forward: Forward | None = None,
         freeze: bool = False,
         batch_size: int | None = None,
@@ -83,7 +85,9 @@ class Problem:
         """The problem of a model, a loss and data, in the parameters that `params` globs select.
 
         `loss`: a torch loss module (its reduction, class weights, ignore_index and label smoothing are kept), a name
-        ("cross_entropy", "mse", "squared_error", "huber", "bce"), or `loss(model, batch) -> (sum, count)`.
+        ("cross_entropy", "mse", "squared_error", "huber", "bce"), any `loss(outputs, targets)` with one value for each
+        example (their mean; `reduction="sum"` for the sum) or with one number (and its `reduction` named), or
+        `loss(model, batch) -> (sum, count)`.
         `data`: `(inputs, targets)`, a Dataset, a DataLoader, an iterable of batches, or None when the loss needs none.
         Tensors of more than `batch_size` (1024) examples are cut in batches, where examples do not see each other.
         `forward(model, batch) -> (outputs, targets)`: how to run one batch, where `model(inputs)` is not it.
@@ -102,15 +106,19 @@ class Problem:
         batches = as_batches(data, size, freeze, cache, may_be_empty=distributed)
         state = {**fixed, **selected}
         with EVALUATION_LOCK:
-            evaluation = Evaluation.of_copy(model, parse(loss), forward, state, set(selected), freeze)
+            evaluation = Evaluation.of_copy(model, parse(loss, reduction), forward, state, set(selected), freeze)
         space = ParameterSpace.of(selected)
         problem = Problem(evaluation, batches, space, selected, fixed, memory=memory, distributed=distributed)
         if distributed:
             refuse_different_models(state, device)
         problem = cut_in_batches(problem, size)
         problem._first_value = look_at_first_batch(problem, model)
+        if distributed:
+            agree_on_loss(problem._evaluation)
         if batch_size is not None or isinstance(data, Dataset):
             refuse_own_batches(problem, data, size)
+        if not problem.has_outputs and data is not None:
+            _ = problem.divisible  # refuses a mean in the place of a sum
         return problem
 
     @property

@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import refuse
+from .evaluation import Evaluation
+from .losses.parsing import SeparableLoss
 from .model_state import digest
 
 
@@ -43,3 +45,17 @@ def same_everywhere(value: Any) -> Any:
     box = [value]
     dist.broadcast_object_list(box, src=have.index(True))
     return box[0]
+
+
+def agree_on_loss(evaluation: Evaluation) -> None:
+    """A process without data learns from the others what kind of function the loss is."""
+    loss = evaluation.loss
+    own = (isinstance(loss, SeparableLoss), getattr(loss, "reduction", None))
+    found = same_everywhere(own if evaluation.settled else None)
+    if evaluation.settled or found is None:
+        return
+    if found[0] and not isinstance(loss, SeparableLoss):
+        evaluation.loss = SeparableLoss(loss)
+    if isinstance(evaluation.loss, SeparableLoss):
+        evaluation.loss.reduction = found[1]
+    evaluation.settled = True

@@ -1,25 +1,25 @@
-"""From a torch loss, a name or a function to rows with the weights the user trains with."""
+"""From a torch loss, a name or a function to terms with the weights the user trains with."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import refuse
+from ...errors import HesscopeError, refuse
 from .base import OutputLoss
-from .elementwise import AutogradLoss, huber_loss, logistic_loss, squared_error_loss
-from .softmax import SoftmaxLoss
+from .closed_forms import SquaredError, closed_form_of
+from .layout import class_second
+from .reductions import Reduction, find_reduction
 
 NAMES: dict[str, Callable[[], nn.Module]] = {
     "cross_entropy": nn.CrossEntropyLoss,
     "mse": nn.MSELoss,
-    "squared_error": lambda: _SquaredError(),
+    "squared_error": SquaredError,
     "huber": nn.HuberLoss,
     "smooth_l1": nn.SmoothL1Loss,
     "bce": nn.BCEWithLogitsLoss,
@@ -33,21 +33,32 @@ _FUNCTIONS: dict[Any, str] = {
 }
 
 
-class _SquaredError(nn.Module):
-    """`((f - y)**2).sum(-1).mean()`: summed over outputs, averaged over examples."""
-
-    reduction = "mean"
-
-
-@dataclass(frozen=True)
 class SeparableLoss:
-    """A loss of (outputs, targets) that Hesscope can take apart into rows."""
+    """A loss of (outputs, targets). Written out where it is exactly one of torch's and agrees with it on the user's own
+    outputs; by autograd otherwise, with its reduction found on the data."""
 
-    module: nn.Module
-    mean: bool
+    def __init__(self, loss: Callable[..., Any], named: str | None = None) -> None:
+        self.module: Any = loss
+        self._named = named
+        self._closed_form = closed_form_of(loss) if named is None else None
+        self._agrees = False
+        self.reduction: Reduction | None = None
+        if self._closed_form is not None and loss.reduction not in ("mean", "sum"):  # type: ignore[attr-defined]
+            refuse(
+                "a loss module must have reduction 'mean' or 'sum'",
+                f"{loss.reduction!r}",  # type: ignore[attr-defined]
+                "Or name it: reduction='mean'.",
+            )
+
+    @property
+    def mean(self) -> bool:
+        """Whether sums over batches are divided by what the loss counts."""
+        if self._closed_form is not None:
+            return bool(self.module.reduction == "mean")
+        return self.reduction is None or self.reduction.mean
 
     def rows(self, outputs: Tensor, targets: Tensor, traced: bool = False) -> OutputLoss:
-        """The rows of one batch. While a tracer watches (`traced`), nothing may depend on the values of the targets:
+        """The terms of one batch. While a tracer watches (`traced`), nothing may depend on the values of the targets:
         ignored rows then stay, with weight zero, and `count` is not known."""
         if not isinstance(outputs, Tensor) or not outputs.is_floating_point():
             got = outputs.dtype if isinstance(outputs, Tensor) else type(outputs).__name__
@@ -56,29 +67,60 @@ class SeparableLoss:
                 f"{got}",
                 "Pass forward=lambda model, batch: (outputs, targets).",
             )
-        module = self.module
-        if isinstance(module, nn.CrossEntropyLoss):
-            return _cross_entropy(module, outputs, targets, traced)
-        return _entrywise(module, outputs, targets)
+        if self._closed_form is not None and not self._agrees and not traced:
+            self._compare(outputs, targets)
+        if self._closed_form is not None:
+            return self._closed_form(outputs, targets, traced)
+        found = self.reduction
+        if found is None:
+            found, proven = find_reduction(self.module, outputs, targets, self._named)
+            self.reduction = found if proven else None
+        return found.terms(self.module, outputs, targets, traced)
+
+    def _compare(self, outputs: Tensor, targets: Tensor) -> None:
+        """The written-out loss must have the value and the gradient of the user's own; else autograd takes its place."""
+        assert self._closed_form is not None
+        with torch.enable_grad():
+            z = outputs.detach().double().requires_grad_()
+            terms = self._closed_form(z, targets.double() if targets.is_floating_point() else targets, False)
+            if not terms.count > 0:
+                return  # nothing counts here: another batch decides
+            ours = terms.total() / terms.count if self.mean else terms.total()
+            try:
+                wide = copy.deepcopy(self.module).double()
+                theirs = wide(class_second(z, targets), targets.double() if targets.is_floating_point() else targets)
+                mine, own = (torch.autograd.grad(value, z)[0] for value in (ours, theirs))
+            except HesscopeError:
+                raise
+            except Exception:
+                return
+        same = _close(ours.detach(), theirs.detach()) and _close(mine, own)
+        self._agrees = True
+        if not same:
+            self._closed_form = None
 
 
-def parse(loss: Any) -> SeparableLoss | Callable[..., Any]:
-    """A SeparableLoss for what we can take apart; any other callable is returned as it is."""
+def _close(a: Tensor, b: Tensor) -> bool:
+    size = float(b.abs().max())
+    return not size < float("inf") or float((a - b).abs().max()) <= 1e-9 * size + 1e-300
+
+
+def parse(loss: Any, reduction: str | None = None) -> SeparableLoss | Callable[..., Any]:
+    """A SeparableLoss for a torch loss or a name; a function is returned as it is, as it may take a model."""
+    if reduction not in (None, "mean", "sum"):
+        refuse("reduction must be 'mean' or 'sum'", f"{reduction!r}", "Leave it out for torch losses.")
     if isinstance(loss, str):
         if loss not in NAMES:
             refuse("a loss name must be known", f"{loss!r}", f"Known: {', '.join(NAMES)}; or pass a torch loss module.")
         loss = NAMES[loss]()
-    elif not isinstance(loss, nn.Module) and callable(loss) and loss in _FUNCTIONS:
+    elif not isinstance(loss, nn.Module) and _hashable(loss) and loss in _FUNCTIONS:
         loss = NAMES[_FUNCTIONS[loss]]()
-    if isinstance(loss, nn.Module):
-        reduction = getattr(loss, "reduction", None)
-        if reduction not in ("mean", "sum"):
-            refuse(
-                "a loss module must have reduction 'mean' or 'sum'",
-                f"{reduction!r}",
-                "Or pass loss(model, batch) -> (sum, count).",
-            )
-        return SeparableLoss(loss, reduction == "mean")
+    if isinstance(loss, SeparableLoss):
+        return loss
+    if isinstance(loss, nn.Module) or (callable(loss) and reduction is not None):
+        if reduction is not None and getattr(loss, "reduction", None) == reduction:
+            reduction = None  # said twice
+        return SeparableLoss(loss, reduction)
     if not callable(loss):
         refuse(
             "loss must be a torch loss, a name or a function", f"{type(loss).__name__}", f"Names: {', '.join(NAMES)}."
@@ -86,94 +128,9 @@ def parse(loss: Any) -> SeparableLoss | Callable[..., Any]:
     return loss  # type: ignore[no-any-return]
 
 
-def _cross_entropy(module: nn.CrossEntropyLoss, outputs: Tensor, targets: Tensor, traced: bool) -> OutputLoss:
-    soft_targets = targets.is_floating_point()
-    f = _class_last(outputs, targets, soft_targets)
-    classes = f.shape[-1]
-    f = f.reshape(-1, classes)
-    class_weight = module.weight.to(f) if module.weight is not None else None
-    smoothing = float(module.label_smoothing)
-    if soft_targets:
-        t = (
-            targets.movedim(1, -1)
-            if targets.ndim > 1 and targets.shape == outputs.shape and targets.ndim > 2
-            else targets
-        )
-        t = t.reshape(-1, classes).to(f)
-        t = t * (1 - smoothing) + smoothing / classes
-        t = t if class_weight is None else t * class_weight
-        return SoftmaxLoss(f, float(len(f)), t.sum(-1), None, t)
-    labels = targets.reshape(-1)
-    valid = labels != module.ignore_index
-    if traced:
-        labels = labels.where(valid, 0)
-    elif not bool(valid.all()):
-        f, labels, valid = f[valid], labels[valid], valid[valid]
-    if not traced and len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= classes):
-        refuse(
-            f"class labels must lie in [0, {classes})",
-            f"labels from {int(labels.min())} to {int(labels.max())}",
-            "Check the number of outputs, or set ignore_index for padding.",
-        )
-    weight = torch.ones(len(labels), dtype=f.dtype, device=f.device) if class_weight is None else class_weight[labels]
-    weight = weight * valid
-    count = float("nan") if traced else float(weight.double().sum())
-    if smoothing == 0:
-        return SoftmaxLoss(f, count, weight, labels, None)
-    spread = torch.full((classes,), smoothing / classes, dtype=f.dtype, device=f.device)
-    soft = (spread if class_weight is None else spread * class_weight).expand(len(f), classes)
-    soft = soft.scatter_add(-1, labels[:, None], ((1 - smoothing) * weight)[:, None])
-    return SoftmaxLoss(f, count, soft.sum(-1), None, soft)
-
-
-def _class_last(outputs: Tensor, targets: Tensor, soft: bool) -> Tensor:
-    """Logits with the classes last: torch puts them second, language models put them last; the targets tell."""
-    if outputs.ndim == 1:
-        outputs = outputs[None]
-    if outputs.ndim == 2:
-        rest: tuple[int, ...] = tuple(outputs.shape[:1])
-        fits = outputs.shape == targets.shape if soft else targets.numel() == outputs.shape[0]
-        if fits:
-            return outputs
-    else:
-        rest = (outputs.shape[0], *outputs.shape[2:])
-        if tuple(targets.shape) == (tuple(outputs.shape) if soft else rest):
-            return outputs.movedim(1, -1)
-        if not soft and tuple(targets.shape) == tuple(outputs.shape[:-1]):
-            return outputs
-    refuse(
-        f"cross-entropy targets must fit outputs of shape {tuple(outputs.shape)}",
-        f"targets of shape {tuple(targets.shape)}",
-        f"Expected class indices of shape {rest}; pass forward= to reshape or shift them.",
-    )
-
-
-def _entrywise(module: nn.Module, outputs: Tensor, targets: Tensor) -> OutputLoss:
-    known = isinstance(module, nn.MSELoss | nn.HuberLoss | nn.SmoothL1Loss | nn.BCEWithLogitsLoss | _SquaredError)
-    if known and tuple(outputs.shape) != tuple(targets.shape):
-        refuse(
-            f"targets must have the shape of the outputs, {tuple(outputs.shape)}",
-            f"{tuple(targets.shape)}",
-            "Broadcasting would train another loss; reshape the targets.",
-        )
-    count = float(outputs.numel())
-    if not known:
-        summed = copy.copy(module)
-        summed.reduction = "sum"  # type: ignore[assignment]
-        if isinstance(module, nn.NLLLoss):
-            valid = targets != module.ignore_index
-            count = float(valid.sum() if module.weight is None else module.weight[targets[valid]].double().sum())
-        shape = outputs.shape
-        f = outputs.reshape(shape[0] if outputs.ndim else 1, -1)
-        return AutogradLoss(f, count, lambda z: summed(z.reshape(shape), targets))
-    f = outputs.reshape(outputs.shape[0] if outputs.ndim else 1, -1)
-    y = targets.reshape(f.shape).to(f)
-    if isinstance(module, nn.HuberLoss):
-        return huber_loss(f, y, count, module.delta, 1.0)
-    if isinstance(module, nn.SmoothL1Loss):
-        return huber_loss(f, y, count, module.beta, 1.0 / module.beta)
-    if isinstance(module, nn.BCEWithLogitsLoss):
-        weight = None if module.weight is None else module.weight.to(f).expand(outputs.shape).reshape(f.shape)
-        positive = None if module.pos_weight is None else module.pos_weight.to(f).expand(outputs.shape).reshape(f.shape)
-        return logistic_loss(f, y, count, weight, positive)
-    return squared_error_loss(f, y, float(f.shape[0]) if isinstance(module, _SquaredError) else count)
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

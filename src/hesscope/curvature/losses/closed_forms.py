@@ -1,0 +1,137 @@
+"""torch's own losses, written out: exact types only, with the weights and counts the user trains with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import refuse
+from .base import OutputLoss
+from .elementwise import huber_loss, logistic_loss, squared_error_loss
+from .layout import class_last
+from .softmax import SoftmaxLoss
+
+ClosedForm = Callable[[Tensor, Tensor, bool], OutputLoss]
+
+
+class SquaredError(nn.Module):
+    """`((f - y)**2).sum(-1).mean()`: summed over outputs, averaged over examples."""
+
+    reduction = "mean"
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).square().sum() / outputs.shape[0]
+
+
+_TYPES = (nn.CrossEntropyLoss, nn.MSELoss, nn.HuberLoss, nn.SmoothL1Loss, nn.BCEWithLogitsLoss, SquaredError)
+
+
+def closed_form_of(loss: Any) -> ClosedForm | None:
+    """The closed form of a loss that is exactly one of torch's; None for subclasses, hooks and patched forwards."""
+    kind = type(loss)
+    if kind not in _TYPES or "forward" in vars(loss) or loss._forward_hooks or loss._forward_pre_hooks:
+        return None
+    if kind is nn.CrossEntropyLoss:
+        _check_classes(loss)
+        return lambda outputs, targets, traced: _cross_entropy(loss, outputs, targets, traced)
+    if kind is nn.BCEWithLogitsLoss:
+        _check_positive(loss)
+    if kind in (nn.HuberLoss, nn.SmoothL1Loss):
+        _check_width(loss)
+        if kind is nn.SmoothL1Loss and loss.beta == 0:
+            return None  # the absolute error
+    return lambda outputs, targets, traced: _elementwise(loss, outputs, targets, traced)
+
+
+def _check_classes(loss: nn.CrossEntropyLoss) -> None:
+    if not 0 <= float(loss.label_smoothing) <= 1:
+        refuse("label_smoothing must lie in [0, 1]", f"{loss.label_smoothing}", "Usual values are 0 to 0.2.")
+    _check_weights("class weights", loss.weight)
+
+
+def _check_positive(loss: nn.BCEWithLogitsLoss) -> None:
+    _check_weights("weights", loss.weight)
+    if loss.pos_weight is not None and not bool((loss.pos_weight > 0).all()):
+        refuse("pos_weight must be positive", f"{float(loss.pos_weight.min())}", "It multiplies the positive targets.")
+
+
+def _check_weights(what: str, weight: Tensor | None) -> None:
+    if weight is not None and not bool((weight >= 0).all() and weight.isfinite().all()):
+        refuse(f"{what} must be finite and not negative", f"{float(weight.min())}", "A loss would have no minimum.")
+
+
+def _check_width(loss: Any) -> None:
+    width, name = (loss.delta, "delta") if isinstance(loss, nn.HuberLoss) else (loss.beta, "beta")
+    if not (width > 0 or (name == "beta" and width == 0)):
+        refuse(f"{name} must be positive", f"{width}", "It is where the loss turns from quadratic to linear.")
+
+
+def _cross_entropy(loss: nn.CrossEntropyLoss, outputs: Tensor, targets: Tensor, traced: bool) -> OutputLoss:
+    soft_targets = targets.is_floating_point()
+    f = class_last(outputs, targets, soft_targets)
+    classes = f.shape[-1]
+    f = f.reshape(-1, classes)
+    class_weight = loss.weight.to(f) if loss.weight is not None else None
+    smoothing = float(loss.label_smoothing)
+    if soft_targets:
+        t = targets.movedim(1, -1) if targets.ndim > 2 else targets
+        t = t.reshape(-1, classes).to(f)
+        _check_probabilities(t, traced, "cross-entropy")
+        t = t * (1 - smoothing) + smoothing / classes
+        t = t if class_weight is None else t * class_weight
+        return SoftmaxLoss(f, float(len(f)), t.sum(-1), None, t)
+    labels = targets.reshape(-1)
+    valid = labels != loss.ignore_index
+    if traced:
+        labels = labels.where(valid, 0)
+    elif not bool(valid.all()):
+        f, labels, valid = f[valid], labels[valid], valid[valid]
+    if not traced and len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        refuse(
+            f"class labels must lie in [0, {classes})",
+            f"labels from {int(labels.min())} to {int(labels.max())}",
+            "Check the number of outputs, or set ignore_index for padding.",
+        )
+    weight = torch.ones(len(labels), dtype=f.dtype, device=f.device) if class_weight is None else class_weight[labels]
+    weight = weight * valid
+    count = float("nan") if traced else float(weight.double().sum())
+    if smoothing == 0:
+        return SoftmaxLoss(f, count, weight, labels, None)
+    spread = torch.full((classes,), smoothing / classes, dtype=f.dtype, device=f.device)
+    soft = (spread if class_weight is None else spread * class_weight).expand(len(f), classes) * valid[:, None]
+    soft = soft.scatter_add(-1, labels[:, None], ((1 - smoothing) * weight)[:, None])
+    return SoftmaxLoss(f, count, soft.sum(-1), None, soft)
+
+
+def _check_probabilities(targets: Tensor, traced: bool, what: str) -> None:
+    if not traced and targets.numel() and not bool(((targets >= 0) & (targets <= 1)).all()):
+        refuse(
+            f"targets of {what} must lie in [0, 1]",
+            f"values from {float(targets.min()):.3g} to {float(targets.max()):.3g}",
+            "They are probabilities; use 'mse' for real values.",
+        )
+
+
+def _elementwise(loss: nn.Module, outputs: Tensor, targets: Tensor, traced: bool) -> OutputLoss:
+    if tuple(outputs.shape) != tuple(targets.shape):
+        refuse(
+            f"targets must have the shape of the outputs, {tuple(outputs.shape)}",
+            f"{tuple(targets.shape)}",
+            "Broadcasting would train another loss; reshape the targets.",
+        )
+    count = float(outputs.numel())
+    f = outputs.reshape(outputs.shape[0] if outputs.ndim else 1, -1)
+    y = targets.reshape(f.shape).to(f)
+    if isinstance(loss, nn.HuberLoss):
+        return huber_loss(f, y, count, loss.delta, 1.0)
+    if isinstance(loss, nn.SmoothL1Loss):
+        return huber_loss(f, y, count, loss.beta, 1.0 / loss.beta)
+    if isinstance(loss, nn.BCEWithLogitsLoss):
+        _check_probabilities(y, traced, "binary cross-entropy")
+        weight = None if loss.weight is None else loss.weight.to(f).expand(outputs.shape).reshape(f.shape)
+        positive = None if loss.pos_weight is None else loss.pos_weight.to(f).expand(outputs.shape).reshape(f.shape)
+        return logistic_loss(f, y, count, weight, positive)
+    return squared_error_loss(f, y, float(f.shape[0]) if isinstance(loss, SquaredError) else count)

@@ -1,0 +1,256 @@
+"""Losses are what the user passed: proven on the data, never guessed from a name or an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import hesscope as hs
+from hesscope.curvature.losses.elementwise import AutogradLoss
+from hesscope.errors import InputError
+
+N, CLASSES = 12, 4
+DRAW = torch.Generator().manual_seed(3)
+X = torch.randn(N, 3, generator=DRAW).double()
+LABELS = torch.randint(0, CLASSES, (N,), generator=DRAW)
+REAL = torch.randn(N, CLASSES, generator=DRAW).double()
+BINARY = (torch.rand(N, CLASSES, generator=DRAW) < 0.5).double()
+WEIGHT = torch.tensor([0.3, 1.0, 2.0, 0.7]).double()
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, CLASSES)).double()
+
+
+def truth(model: nn.Module, loss: Callable[[], Tensor]) -> tuple[float, Tensor]:
+    """Value and Hessian by double backward, without the library."""
+    weights = list(model.parameters())
+    value = loss()
+    gradients = torch.autograd.grad(value, weights, create_graph=True)
+    flat = torch.cat([g.reshape(-1) for g in gradients])
+    rows = [torch.autograd.grad(entry, weights, retain_graph=True, materialize_grads=True) for entry in flat]
+    return float(value.detach()), torch.stack([torch.cat([h.reshape(-1) for h in row]) for row in rows])
+
+
+def assert_right(model: nn.Module, problem: hs.Problem, loss: Callable[[], Tensor]) -> None:
+    value, wanted = truth(model, loss)
+    assert problem.loss_value() == pytest.approx(value, rel=1e-9)
+    assert float((hs.Hessian(problem).dense() - wanted).norm() / wanted.norm()) < 1e-9
+
+
+class Focal(nn.CrossEntropyLoss):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        each = F.cross_entropy(input, target, reduction="none")
+        focal = (1 - torch.exp(-each)) ** 2 * each
+        return focal.mean() if self.reduction == "mean" else focal.sum()
+
+
+class WeightedSquares(nn.MSELoss):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return (torch.arange(1.0, CLASSES + 1) * (input - target) ** 2).mean()
+
+
+class SumThatSaysMean(nn.Module):
+    reduction = "mean"
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).pow(4).sum()
+
+
+class MeanThatSaysSum(nn.Module):
+    reduction = "sum"
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).pow(4).mean()
+
+
+class Silent(nn.Module):
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).pow(4).sum(-1).mean()
+
+
+def _with_hook() -> nn.Module:
+    loss = nn.MSELoss()
+    loss.register_forward_hook(lambda module, args, output: 3 * output)
+    return loss
+
+
+def _patched() -> nn.Module:
+    loss = nn.MSELoss()
+    loss.forward = lambda input, target: (input - target).pow(4).mean()  # type: ignore[method-assign]
+    return loss
+
+
+LOSSES: list[tuple[nn.Module, Tensor]] = [
+    (Focal(), LABELS),
+    (Focal(reduction="sum"), LABELS),
+    (WeightedSquares(), REAL),
+    (SumThatSaysMean(), REAL),
+    (MeanThatSaysSum(), REAL),
+    (Silent(), REAL),
+    (_with_hook(), REAL),
+    (_patched(), REAL),
+    (nn.MultiLabelSoftMarginLoss(weight=WEIGHT), BINARY),
+    (nn.MultiLabelSoftMarginLoss(reduction="sum"), BINARY),
+    (nn.SoftMarginLoss(), 2 * BINARY - 1),
+    (nn.GaussianNLLLoss(), REAL),
+    (nn.KLDivLoss(reduction="batchmean"), BINARY + 0.1),
+    (nn.SmoothL1Loss(beta=0.0), REAL),
+]
+
+
+@pytest.mark.parametrize(
+    "case",
+    LOSSES,
+    ids=lambda case: f"{type(case[0]).__name__}-{case[0].reduction if hasattr(case[0], 'reduction') else ''}",
+)
+@pytest.mark.parametrize("batches", ["one", "cut", "theirs"])
+def test_a_loss_is_the_users_own(case: tuple[nn.Module, Tensor], batches: str) -> None:
+    loss, targets = case
+    model = network()
+    call: Any = loss
+    if isinstance(loss, nn.GaussianNLLLoss):
+        call = lambda outputs, targets: loss(outputs, targets, torch.ones_like(outputs))  # noqa: E731
+        problem = hs.Problem.of(model, call, (X, targets), reduction="mean", batch_size=5 if batches == "cut" else None)
+        assert_right(model, problem, lambda: call(model(X), targets))
+        return
+    data: Any = (X, targets) if batches != "theirs" else [(X[:3], targets[:3]), (X[3:], targets[3:])]
+    problem = hs.Problem.of(model, loss, data, batch_size=5 if batches == "cut" else None)
+    assert_right(model, problem, lambda: call(model(X), targets))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ignored", [-100, 1])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_smoothing_weights_and_ignored_targets_together(
+    smoothing: float, weighted: bool, ignored: int, reduction: str
+) -> None:
+    model = network()
+    loss = nn.CrossEntropyLoss(
+        WEIGHT if weighted else None, ignore_index=ignored, label_smoothing=smoothing, reduction=reduction
+    )
+    labels = LABELS.clone()
+    labels[[1, 4, 5]] = ignored
+    problem = hs.Problem.of(model, loss, [(X[:4], labels[:4]), (X[4:], labels[4:])])
+    assert_right(model, problem, lambda: loss(model(X), labels))
+    _, wanted = truth(model, lambda: loss(model(X), labels))
+    linearized = hs.Hessian(problem, method="linearize").dense()
+    assert float((linearized - wanted).norm() / wanted.norm()) < 1e-9
+
+
+def test_soft_labels_with_weights() -> None:
+    model = network()
+    soft = REAL.softmax(-1)
+    for loss in (nn.CrossEntropyLoss(WEIGHT, label_smoothing=0.1), nn.CrossEntropyLoss(WEIGHT, reduction="sum")):
+        problem = hs.Problem.of(model, loss, (X, soft), batch_size=5)
+        assert_right(model, problem, lambda loss=loss: loss(model(X), soft))  # type: ignore[misc]
+
+
+def test_closed_forms_are_used_for_torchs_own_losses_only() -> None:
+    model = network()
+    for loss, targets, closed in (
+        (nn.CrossEntropyLoss(), LABELS, True),
+        (Focal(), LABELS, False),
+        (nn.MSELoss(), REAL, True),
+    ):
+        problem = hs.Problem.of(model, loss, (X, targets))
+        terms = problem.evaluate((X, targets), problem.parameters)
+        assert isinstance(terms, AutogradLoss) != closed
+
+
+def test_a_closed_form_that_disagrees_with_the_users_loss_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change in torch itself: here squared errors are suddenly quartic."""
+    monkeypatch.setattr(nn.MSELoss, "forward", lambda self, input, target: (input - target).pow(4).mean())
+    model = network()
+    problem = hs.Problem.of(model, nn.MSELoss(), (X, REAL), batch_size=5)
+    assert_right(model, problem, lambda: (model(X) - REAL).pow(4).mean())
+
+
+def test_functions_of_outputs_and_targets() -> None:
+    model = network()
+    each = lambda outputs, targets: (outputs - targets).pow(4).sum(-1)  # noqa: E731
+    for data in ((X, REAL), [(X[:3], REAL[:3]), (X[3:], REAL[3:])]):
+        assert_right(model, hs.Problem.of(model, each, data), lambda: each(model(X), REAL).mean())
+        assert_right(model, hs.Problem.of(model, each, data, reduction="sum"), lambda: each(model(X), REAL).sum())
+    number = lambda outputs, targets: (outputs - targets).pow(4).mean()  # noqa: E731
+    assert_right(
+        model, hs.Problem.of(model, number, (X, REAL), reduction="mean", batch_size=5), lambda: number(model(X), REAL)
+    )
+    problem = hs.Problem.of(model, each, (X, REAL))
+    G = hs.GaussNewton(problem).dense()  # outputs and loss come apart
+    assert float((G - G.T).norm()) < 1e-12 * float(G.norm())
+    with pytest.raises(InputError, match="must be named"):
+        hs.Problem.of(model, number, (X, REAL))
+    with pytest.raises(InputError, match="named a sum must be one"):
+        hs.Problem.of(model, number, (X, REAL), reduction="sum")
+    with pytest.raises(InputError, match="one for each example"):
+        hs.Problem.of(model, lambda outputs, targets: (outputs - targets) ** 2, (X, REAL))
+    with pytest.raises(InputError, match="'mean' or 'sum'"):
+        hs.Problem.of(model, number, (X, REAL), reduction="avg")
+
+
+def test_a_function_of_the_model_stays_one() -> None:
+    model = network()
+    problem = hs.Problem.of(
+        model, lambda net, batch: (F.mse_loss(net(batch[0]), batch[1], reduction="sum"), batch[1].numel()), (X, REAL)
+    )
+    assert not problem.has_outputs
+    assert_right(model, problem, lambda: F.mse_loss(model(X), REAL))
+    with pytest.raises(InputError, match="a mean in the place of the sum"):
+        hs.Problem.of(model, lambda net, batch: (F.mse_loss(net(batch[0]), batch[1]), len(batch[1])), (X, REAL))
+
+
+def test_logits_that_can_be_read_along_two_axes_are_refused() -> None:
+    class Tokens(nn.Module):
+        def __init__(self, vocabulary: int) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(vocabulary, 3), nn.Linear(3, vocabulary)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.head(self.embed(ids).tanh())
+
+    model = Tokens(5).double()
+    ids, labels = torch.randint(0, 5, (2, 3, 5))
+    with pytest.raises(InputError, match="as many classes as positions"):
+        hs.Problem.of(model, "cross_entropy", (ids, labels))
+    flat = hs.Problem.of(
+        model, "cross_entropy", (ids, labels), forward=lambda m, b: (m(b[0]).flatten(0, 1), b[1].flatten())
+    )
+    assert_right(model, flat, lambda: F.cross_entropy(model(ids).flatten(0, 1), labels.flatten()))
+    short = hs.Problem.of(model, "cross_entropy", (ids[:, :4], labels[:, :4]))
+    assert_right(model, short, lambda: F.cross_entropy(model(ids[:, :4]).flatten(0, 1), labels[:, :4].flatten()))
+
+
+def _nonsense() -> list[tuple[str, Callable[[], Any], str]]:
+    def of(loss: Any, targets: Any) -> Callable[[], Any]:
+        return lambda: hs.Problem.of(network(), loss, (X, targets))
+
+    count = lambda value: lambda net, batch: (net(batch[0]).square().sum(), value)  # noqa: E731
+    return [
+        ("negative class weight", of(nn.CrossEntropyLoss(torch.tensor([1.0, -1, 1, 1])), LABELS), "class weights"),
+        ("nan class weight", of(nn.CrossEntropyLoss(WEIGHT * torch.nan), LABELS), "class weights"),
+        ("smoothing", of(nn.CrossEntropyLoss(label_smoothing=1.5), LABELS), r"in \[0, 1\]"),
+        ("binary targets", of(nn.BCEWithLogitsLoss(), REAL), r"binary cross-entropy must lie in \[0, 1\]"),
+        ("soft targets", of(nn.CrossEntropyLoss(), REAL), r"cross-entropy must lie in \[0, 1\]"),
+        (
+            "pos_weight",
+            of(nn.BCEWithLogitsLoss(pos_weight=torch.zeros(CLASSES)), BINARY),
+            "pos_weight must be positive",
+        ),
+        ("negative count", of(count(-3.0), REAL), "count .* positive"),
+        ("zero count", of(count(0), REAL), "count .* positive"),
+        ("nan count", of(count(float("nan")), REAL), "count .* positive"),
+    ]
+
+
+@pytest.mark.parametrize("case", _nonsense(), ids=lambda case: case[0])
+def test_nonsense_is_refused(case: tuple[str, Callable[[], Any], str]) -> None:
+    with pytest.raises(InputError, match=case[2]):
+        case[1]()
