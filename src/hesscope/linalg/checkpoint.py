@@ -24,6 +24,7 @@ from torch import Tensor
 from ..errors import FileError, refuse
 from ..folders import StateFolder
 from ..operators import Layout, LinearOperator
+from ..results.spectra import Estimate
 from ..rng import Rng
 from .validation import innermost, multiply
 
@@ -44,6 +45,14 @@ def fingerprint(op: LinearOperator, algorithm: str, **arguments: object) -> dict
         "arguments": {name: repr(value) for name, value in sorted(arguments.items())},
         "products": _behaviour(op),
     }
+
+
+def told_apart(block: Tensor | None, op: LinearOperator) -> str:
+    """A text that tells vectors handed to an algorithm from others, the same in every process that shares them."""
+    if block is None:
+        return "none"
+    witness = op.layout.draw(Rng(0).child("digest"), 1, "normal", torch.float64, block.device)
+    return ", ".join(f"{float(x):.12e}" for x in op.layout.inner(block.double(), witness))
 
 
 def _behaviour(op: LinearOperator) -> list[float]:
@@ -137,6 +146,20 @@ class Store:
             for name in unused:
                 self.folder.remove(self._vector_name(name))
             self.folder.remove(self._state_name(old))
+
+    def finished(self) -> Estimate | None:
+        """The answer of a run that ended in one step, if it is here."""
+        loaded = self.load()
+        if loaded is None or "value" not in loaded[0]:
+            return None
+        state = loaded[0]
+        value, stderr = (float(x) if x.ndim == 0 else x for x in (state["value"], state["stderr"]))
+        return Estimate(value, stderr, int(state["products"]), str(state["method"]), bool(state["exact"]))
+
+    def finish(self, found: Estimate) -> Estimate:
+        """Keep an answer that came in one step."""
+        self.save({name: getattr(found, name) for name in ("value", "stderr", "products", "method", "exact")}, [], [])
+        return found
 
     def _read_state(self, path: Path) -> Arrays:
         with np.load(path, allow_pickle=False) as archive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..operators import Counted, Matrix
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
+from .checkpoint import Store, kept_in
 from .estimate import warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
@@ -29,6 +31,7 @@ def diagonal(
     *,
     max_products: int | None = None,
     rng: Rng | int | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Estimate:
     """d_i = A_ii, until ‖stderr‖ ≤ tol · ‖d‖.
 
@@ -38,12 +41,15 @@ def diagonal(
     networks made of linear layers the operator's own answer is exact and cheaper.
     """
     counted, limit, before, source = _ready(op, tol, max_products, rng)
-    known = counted.known_diagonal(tol, source.child("diagonal"), max_products)
-    if known is not None:
-        return known
-    if is_small(counted, max_products):
-        return _exact(torch.diagonal(exact_symmetric(counted)), counted, before)
-    return _until(counted, _leave_one_out_diagonal, "diagonal", "xdiag", tol, limit, source.child("diagonal"))
+    source = source.child("diagonal")
+    with kept_in(resume, counted, "diagonal", tol=tol, rng=source) as store:
+        found = store.finished() if store is not None else None
+        found = found or counted.known_diagonal(tol, source, max_products)
+        if found is None and is_small(counted, max_products):
+            found = _exact(torch.diagonal(exact_symmetric(counted)), counted, before)
+        if found is not None:
+            return found if store is None else store.finish(found)
+        return _until(counted, _leave_one_out_diagonal, "diagonal", tol, limit, source, store)
 
 
 @with_check
@@ -53,6 +59,7 @@ def row_norms(
     *,
     max_products: int | None = None,
     rng: Rng | int | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Estimate:
     """r_i = ‖A_i‖₂ = √(A²)_ii, until ‖stderr‖ ≤ tol · ‖r‖.
 
@@ -61,7 +68,9 @@ def row_norms(
     counted, limit, before, source = _ready(op, tol, max_products, rng)
     if is_small(counted, max_products):
         return _exact(torch.linalg.vector_norm(exact_symmetric(counted), dim=1), counted, before)
-    return _until(counted, _leave_one_out_rows, "row norms", "xdiag", tol, limit, source.child("rows"))
+    source = source.child("rows")
+    with kept_in(resume, counted, "row norms", tol=tol, rng=source) as store:
+        return _until(counted, _leave_one_out_rows, "row norms", tol, limit, source, store)
 
 
 def _ready(op: Matrix, tol: float, limit: int | None, rng: Rng | int | None) -> tuple[Counted, int, int, Rng]:
@@ -77,21 +86,29 @@ def _exact(value: Tensor, op: Counted, before: int) -> Estimate:
     return Estimate(array, np.zeros_like(array), op.count - before, "dense", exact=True)
 
 
-def _until(op: Counted, rows: Rows, what: str, method: str, tol: float, limit: int, rng: Rng) -> Estimate:
+def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng, store: Store | None) -> Estimate:
     sketch, before, layout = Sketch(op, "rademacher", rng), op.count, op.layout
     room = max(10, vectors_that_fit(op) // 6)
+    loaded = None if store is None else store.load()
+    if loaded is not None:
+        sketch.restore(*loaded)
+        room, before = int(loaded[0]["room"]), before - int(loaded[0]["products"])
     while True:
+        if sketch.columns:
+            value, stderr = rows(sketch)
+            wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
+            if sketch.captured or reached <= wanted:
+                break
         step = max(10 if sketch.columns == 0 else 1, sketch.columns // 4)
         step = min(step, (limit - (op.count - before)) // 2, room - sketch.columns)
-        unmet = sketch.columns > 0 and step < 1
-        if not unmet:
-            sketch.grow(max(step, _LEAST if sketch.columns == 0 else 1))
-        value, stderr = rows(sketch)
-        wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
-        if unmet:
+        if sketch.columns and step < 1:
             warn_unmet(what, reached, wanted, op, op.count - before)
-        if unmet or sketch.captured or reached <= wanted:
-            return Estimate(value.cpu().numpy(), stderr.cpu().numpy(), op.count - before, method, sketch.captured)
+            break
+        sketch.grow(max(step, _LEAST if sketch.columns == 0 else 1))
+        if store is not None:
+            state, vectors = sketch.state()
+            store.save({**state, "room": room, "products": op.count - before}, list(vectors), vectors.values())
+    return Estimate(value.cpu().numpy(), stderr.cpu().numpy(), op.count - before, "xdiag", sketch.captured)
 
 
 def _leave_one_out_diagonal(sketch: Sketch) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from ..operators import Counted, LinearOperator, Matrix
 from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
-from .checkpoint import kept_in
+from .checkpoint import kept_in, told_apart
 from .exact import exact_symmetric, is_small
 from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
@@ -65,7 +65,13 @@ def eigenpairs(
     run = KrylovRun(counted, goal, width, limit, source.child("eigenpairs"))
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
     # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
-    arguments = {"goal": goal, "block": width, "max_basis": max_basis, "rng": source, "start": _digest(warm, counted)}
+    arguments = {
+        "goal": goal,
+        "block": width,
+        "max_basis": max_basis,
+        "rng": source,
+        "start": told_apart(warm, counted),
+    }
     with kept_in(resume, counted, "eigenpairs", **arguments) as store:
         if store is not None:
             run.keep_in(store)
@@ -91,13 +97,6 @@ def _checked_start(given: Tensor | Array, op: Counted) -> Tensor:
     if not bool(torch.isfinite(op.layout.norms(start)).all()):
         refuse("start must be finite", "NaN or infinity", "Leave it out to start from random vectors.")
     return start
-
-
-def _digest(start: Tensor | None, op: Counted) -> str:
-    if start is None:
-        return "none"
-    witness = op.layout.draw(Rng(0).child("digest"), 1, "normal", torch.float64, start.device)
-    return ", ".join(f"{float(x):.12e}" for x in op.layout.inner(start.double(), witness))
 
 
 def _dense(op: Counted, goal: Goal, before: int) -> Eigenpairs:

@@ -10,6 +10,7 @@ from ..measure import Array
 from ..operators import Counted
 from ..operators.layout import Draw
 from ..rng import Rng
+from .checkpoint import Arrays
 from .krylov.orthogonal import orthonormalise, project_out
 from .validation import multiply, require_symmetry
 
@@ -51,6 +52,20 @@ class Sketch:
         self._check_symmetry(y, new, omega, z, scale)
         corner = cross[old_rank:]
         self.h = np.block([[self.h, cross[:old_rank]], [cross[:old_rank].T, (corner + corner.T) / 2]])
+
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        """The small part of the state, and the columns by name; Ω is drawn again."""
+        small = {"r": self.r, "h": self.h, "captured": self.captured, "columns": self.columns}
+        kinds = ((0, self.y), (1, self.q), (2, self.z))
+        return small, {3 * j + kind: block[:, j] for kind, block in kinds for j in range(block.shape[1])}
+
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        """Continue from `state`."""
+        self.r, self.h, self.captured = state["r"], state["h"], bool(state["captured"])
+        draws = [draw(self.op, self.kind, self.rng, j) for j in range(int(state["columns"]))]
+        self.omega = torch.cat(draws, 1)
+        blocks = [[vectors[name] for name in sorted(vectors) if name % 3 == kind] for kind in range(3)]
+        self.y, self.q, self.z = (torch.stack(block, 1).to(self.op.device) for block in blocks)
 
     def overlaps(self) -> Array:
         """Qᵀ Ω."""

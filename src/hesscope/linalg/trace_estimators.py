@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Counted
 from ..rng import Rng
+from .checkpoint import Arrays
 from .estimate import Indices, exchangeable_mean, mean_and_stderr
 from .sketch import Sketch, draw, left_out
 from .validation import innermost, multiply
@@ -31,6 +33,14 @@ class TraceEstimator(ABC):
 
     @abstractmethod
     def estimate(self) -> tuple[float, float]: ...
+
+    @abstractmethod
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        """What a run that goes on needs: small arrays, and vectors by name."""
+
+    @abstractmethod
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        """Continue from `state`."""
 
     @property
     def finished(self) -> bool:
@@ -56,6 +66,13 @@ class Hutchinson(TraceEstimator):
     def estimate(self) -> tuple[float, float]:
         return mean_and_stderr(np.array(self.samples))
 
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        return {"samples": np.array(self.samples)}, {}
+
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        self.samples = state["samples"].tolist()
+        self.probes = len(self.samples)
+
 
 class HutchPlusPlus(TraceEstimator):
     """tr(QᵀAQ) + mean of ω̃ᵀAω̃ with ω̃ = (I − QQᵀ)ω, where Q spans the images of other random vectors."""
@@ -70,10 +87,14 @@ class HutchPlusPlus(TraceEstimator):
     def grow(self, count: int) -> None:
         if not self.sketch.captured:
             self.sketch.grow(count)
-        new = [draw(self.op, "rademacher", self.rng.child("probe"), self.probes + j) for j in range(count)]
-        self.omega = torch.cat([self.omega, *new], 1)
-        self.images = torch.cat([self.images, multiply(self.op, torch.cat(new, 1))], 1)
+        new = self._probes(self.probes, self.probes + count)
+        self.omega = torch.cat([self.omega, new], 1)
+        self.images = torch.cat([self.images, multiply(self.op, new)], 1)
         self.probes += count
+
+    def _probes(self, start: int, stop: int) -> Tensor:
+        rng = self.rng.child("probe")
+        return torch.cat([draw(self.op, "rademacher", rng, index) for index in range(start, stop)], 1)
 
     def estimate(self) -> tuple[float, float]:
         layout, q, h = self.op.layout, self.sketch.q, self.sketch.h
@@ -83,6 +104,17 @@ class HutchPlusPlus(TraceEstimator):
         whole = np.diag(layout.inner(self.omega, self.images).cpu().numpy())
         mean, stderr = mean_and_stderr(whole - 2 * (w * qy).sum(0) + (w * (h @ w)).sum(0))
         return float(np.trace(h)) + mean, stderr
+
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        small, vectors = self.sketch.state()
+        # Names of the sketch are at least 0, so those of the images go down from -1.
+        return small, vectors | {-1 - j: self.images[:, j] for j in range(self.probes)}
+
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        self.sketch.restore(state, {name: row for name, row in vectors.items() if name >= 0})
+        own = [vectors[name] for name in sorted(vectors, reverse=True) if name < 0]
+        self.images, self.probes = torch.stack(own, 1).to(self.op.device), len(own)
+        self.omega = self._probes(0, self.probes)
 
     @property
     def finished(self) -> bool:
@@ -116,6 +148,13 @@ class XTrace(TraceEstimator):
 
         return exchangeable_mean(of, self.probes)
 
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        return self.sketch.state()
+
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        self.sketch.restore(state, vectors)
+        self.probes = self.sketch.columns
+
     @property
     def finished(self) -> bool:
         return self.sketch.captured
@@ -131,7 +170,7 @@ class XNysTrace(TraceEstimator):
         self.omega = self.y = torch.zeros(op.layout.local_size, 0, dtype=op.dtype, device=op.device)
 
     def grow(self, count: int) -> None:
-        new = torch.cat([draw(self.op, "normal", self.rng, self.probes + j) for j in range(count)], 1)
+        new = self._draws(self.probes, self.probes + count)
         self.omega = torch.cat([self.omega, new], 1)
         self.y = torch.cat([self.y, multiply(self.op, new)], 1)
         self.probes += count
@@ -160,6 +199,16 @@ class XNysTrace(TraceEstimator):
             return np.asarray(np.trace(inverse @ part) - lost + (n - columns.size + 1) * tests / peak)
 
         return exchangeable_mean(of, m)
+
+    def _draws(self, start: int, stop: int) -> Tensor:
+        return torch.cat([draw(self.op, "normal", self.rng, index) for index in range(start, stop)], 1)
+
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        return {}, {j: self.y[:, j] for j in range(self.probes)}
+
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        self.y, self.probes = torch.stack([vectors[j] for j in sorted(vectors)], 1).to(self.op.device), len(vectors)
+        self.omega = self._draws(0, self.probes)
 
     def _require_positive(self, values: Array) -> None:
         if values[0] < -1e-3 * abs(values[-1]):

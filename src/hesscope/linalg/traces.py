@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Literal
 
 import torch
@@ -12,6 +13,7 @@ from ..operators import Counted, Matrix
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
+from .checkpoint import Store, kept_in
 from .estimate import warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
@@ -29,40 +31,57 @@ def trace(
     *,
     max_products: int | None = None,
     rng: Rng | int | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Estimate:
     """tr A = Σ_i A_ii, until the standard error is at most tol · |tr A|.
 
     "auto" takes what the operator knows about itself, then the whole matrix when n ≤ 200, then XTrace. XTrace (two
     products per probe) and XNysTrace (one; A must be positive semi-definite) suit decaying spectra; plain Hutchinson
     needs 2‖A‖²_F / (tol tr A)² products. Warns when `max_products` (default: n, at most 2000) did not suffice.
+    resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
     Reference: Epperly, Tropp and Webber (2024), "XTrace: making the most of every sample".
     """
     require_positive("tol", tol)
     if method not in ("auto", *METHODS):
         refuse(f"method must be one of auto, {', '.join(METHODS)}", f"{method!r}", "")
     counted = prepare(op)
-    before = counted.count
     source = Rng.of(rng).child("trace")
     require_products(max_products, 1, "a trace")
-    if method == "auto":
-        known = counted.known_trace(tol, source, max_products)
-        if known is not None:
-            return known
-        if is_small(counted, max_products):
-            value = float(torch.trace(exact_symmetric(counted)))
-            return Estimate(value, 0.0, counted.count - before, "dense", exact=True)
-        method = "xtrace"
-    limit = min(counted.shape[0], 2000) if max_products is None else max_products
-    return estimate_trace(counted, method, tol, limit, source)
+    arguments = {"tol": tol, "method": method, "rng": source}
+    with kept_in(resume, counted, "trace", **arguments) as store:
+        if method == "auto":
+            found = (store.finished() if store is not None else None) or _at_once(counted, tol, source, max_products)
+            if found is not None:
+                return found if store is None else store.finish(found)
+        limit = min(counted.shape[0], 2000) if max_products is None else max_products
+        return estimate_trace(counted, "xtrace" if method == "auto" else method, tol, limit, source, store=store)
 
 
-def estimate_trace(op: Counted, method: str, tol: float, limit: int, rng: Rng, what: str = "trace") -> Estimate:
+def _at_once(op: Counted, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
+    """What the operator knows, else all of a small matrix, else None."""
+    known = op.known_trace(tol, rng, max_products)
+    if known is not None or not is_small(op, max_products):
+        return known
+    before = op.count
+    value = float(torch.trace(exact_symmetric(op)))
+    return Estimate(value, 0.0, op.count - before, "dense", exact=True)
+
+
+def estimate_trace(
+    op: Counted, method: str, tol: float, limit: int, rng: Rng, what: str = "trace", store: Store | None = None
+) -> Estimate:
     """Grow the estimator called `method` until its standard error, or the budget `limit`, ends it."""
     estimator, before = METHODS[method](op, rng), op.count
     require_products(limit, 2 * estimator.cost, method)
     room = max(estimator.least, vectors_that_fit(op) // estimator.memory)
     value, stderr = 0.0, math.inf
-    while True:
+    loaded = None if store is None else store.load()
+    if loaded is not None:
+        estimator.restore(*loaded)
+        # Free memory may be less by now; a run that goes on keeps what it began with.
+        room, before = int(loaded[0]["room"]), before - int(loaded[0]["products"])
+        value, stderr = estimator.estimate()
+    while not stderr <= tol * abs(value):
         # Few probes flatter their own standard error, and stopping by it picks the flattering ones: start with enough.
         step = estimator.least if estimator.probes == 0 else max(1, estimator.probes // 4)
         affordable = (limit - (op.count - before)) // estimator.cost
@@ -72,6 +91,7 @@ def estimate_trace(op: Counted, method: str, tol: float, limit: int, rng: Rng, w
             break
         estimator.grow(max(step, 2 if estimator.probes == 0 else 1))
         value, stderr = estimator.estimate()
-        if stderr <= tol * abs(value):
-            break
+        if store is not None:
+            state, vectors = estimator.state()
+            store.save({**state, "room": room, "products": op.count - before}, list(vectors), vectors.values())
     return Estimate(value, stderr, op.count - before, method, exact=stderr == 0.0 and estimator.finished)

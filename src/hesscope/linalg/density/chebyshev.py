@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ...measure import Array, AtomicMeasure
 from ...operators import Counted
 from ...rng import Rng
+from ..checkpoint import Store
 from ..krylov.lanczos import Lanczos
 from ..validation import multiply
 from .quadrature import levy, sampling_error, spread
@@ -16,27 +19,116 @@ from .quadrature import levy, sampling_error, spread
 BOUND_STEPS = 12
 
 
-def kernel_polynomial(
-    op: Counted, probes: int, steps: int, tol: float | None, rng: Rng
-) -> tuple[list[AtomicMeasure], tuple[int, ...], tuple[float, float]]:
-    """One measure per probe, from 2 · steps moments each; the lengths of the runs and the estimated (W₁, sup) errors."""
-    low, high = _bounds(op, rng.child("bounds"))
-    centre, half = (low + high) / 2, max((high - low) / 2, 1e-300)
-    parts: list[AtomicMeasure] = []
-    errors = (math.inf, math.inf)
-    for index in range(probes):
-        moments = _moments(op, steps, centre, half, rng.child("probe", index))
-        parts.append(_damped(moments, centre, half))
-        average = AtomicMeasure.mixture(parts)
-        coarse = _damped(moments[: steps + 1], centre, half)
-        sampling = np.array(sampling_error(average, op.shape[0])) / math.sqrt(len(parts))
-        size = spread(average)
-        kernel = np.array([coarse.wasserstein(parts[-1]), levy(coarse, parts[-1], 0.01 * size)])
+class ChebyshevRun:
+    """One measure per probe, from 2 · steps moments each, until the estimated errors meet `tol`."""
+
+    def __init__(self, op: Counted, probes: int, steps: int, tol: float | None, rng: Rng) -> None:
+        self.op, self.probes, self.steps, self.tol, self.rng = op, probes, steps, tol, rng
+        self.bounds: tuple[float, float] | None = None
+        self.finished: list[Array] = []  # moments of whole probes
+        self.parts: list[AtomicMeasure] = []
+        self.errors = (math.inf, math.inf)
+        self._store: Store | None = None
+        self._under_way: tuple[int, Array, Tensor, Tensor] | None = None
+        self._earlier = -op.count
+
+    @property
+    def products(self) -> int:
+        """Products spent, including those of a run that was killed."""
+        return self._earlier + self.op.count
+
+    def run(self) -> None:
+        if self.bounds is None:
+            self.bounds = _bounds(self.op, self.rng.child("bounds"))
+            self._save()
+        while len(self.parts) < self.probes and not self._enough():
+            self._judge(self._moments(len(self.finished)))
+
+    def _enough(self) -> bool:
+        if self.tol is None or not self.parts:
+            return False
+        return self.errors[0] <= self.tol * spread(AtomicMeasure.mixture(self.parts)) and self.errors[1] <= self.tol
+
+    def _judge(self, moments: Array) -> None:
+        """Add a probe's measure, and estimate what is left of the error."""
+        centre, half = self._interval
+        self.finished.append(moments)
+        self.parts.append(_damped(moments, centre, half))
+        average = AtomicMeasure.mixture(self.parts)
+        coarse = _damped(moments[: self.steps + 1], centre, half)
+        sampling = np.array(sampling_error(average, self.op.shape[0])) / math.sqrt(len(self.parts))
+        kernel = np.array([coarse.wasserstein(self.parts[-1]), levy(coarse, self.parts[-1], 0.01 * spread(average))])
         w1, sup = np.hypot(sampling, kernel)
-        errors = float(w1), float(sup)
-        if tol is not None and errors[0] <= tol * size and errors[1] <= tol:
-            break
-    return parts, (steps,) * len(parts), errors
+        self.errors = float(w1), float(sup)
+
+    @property
+    def _interval(self) -> tuple[float, float]:
+        assert self.bounds is not None
+        low, high = self.bounds
+        return (low + high) / 2, max((high - low) / 2, 1e-300)
+
+    def _moments(self, index: int) -> Array:
+        """μ_j = vᵀT_j(H̃)v for j ≤ 2 · steps: each product gives two, by 2 T_i T_j = T_{i+j} + T_{i−j}."""
+        layout, op = self.op.layout, self.op
+        centre, half = self._interval
+        if self._under_way is None:
+            v = layout.draw(self.rng.child("probe", index), 1, "normal", op.dtype, op.device)
+            v = v / float(layout.norms(v))
+            previous, current = v, (multiply(op, v) - centre * v) / half
+            mu = np.zeros(2 * self.steps + 1)
+            mu[0], mu[1] = 1.0, float(layout.inner(v, current))
+            mu[2] = 2 * float(layout.inner(current, current)) - 1.0
+            self._keep(1, mu, previous, current)
+            j = 1
+        else:
+            j, mu, previous, current = self._under_way
+        while j < self.steps:
+            j += 1
+            following = 2 * (multiply(op, current) - centre * current) / half - previous
+            previous, current = current, following
+            mu[2 * j - 1] = 2 * float(layout.inner(previous, current)) - mu[1]
+            mu[2 * j] = 2 * float(layout.inner(current, current)) - 1.0
+            self._keep(j, mu, previous, current)
+        self._under_way = None
+        return mu
+
+    def keep_in(self, store: Store) -> None:
+        """Write the state to `store` after every step, and go on from what is there."""
+        self._store = store
+        loaded = store.load()
+        if loaded is None:
+            return
+        state, vectors = loaded
+        self.bounds = (float(state["low"]), float(state["high"]))
+        self._earlier += int(state["products"])
+        for moments in state["finished"]:
+            self._judge(moments)
+        if vectors:
+            j, names = int(state["step"]), sorted(vectors)
+            columns = [vectors[name][:, None].to(self.op.device) for name in names]
+            self._under_way = (j, state["moments"], columns[0], columns[1])
+
+    def _keep(self, j: int, mu: Array, previous: Tensor, current: Tensor) -> None:
+        self._under_way = (j, mu, previous, current)
+        self._save()
+
+    def _save(self) -> None:
+        if self._store is None or self.bounds is None:
+            return
+        width = 2 * self.steps + 1
+        state: dict[str, Any] = {
+            "low": self.bounds[0],
+            "high": self.bounds[1],
+            "finished": np.array(self.finished).reshape(-1, width),
+            "products": self.products,
+        }
+        names, rows = [], []
+        if self._under_way is not None:
+            j, mu, previous, current = self._under_way
+            state |= {"step": j, "moments": mu}
+            first = len(self.finished) * (self.steps + 1)
+            names, rows = [first + j - 1, first + j], [previous[:, 0], current[:, 0]]
+        self._store.save(state, names, rows)
 
 
 def _bounds(op: Counted, rng: Rng) -> tuple[float, float]:
@@ -50,23 +142,6 @@ def _bounds(op: Counted, rng: Rng) -> tuple[float, float]:
     # ‖H‖ ≤ max θ + β is Paige's bound for the whole chain; 1 % more for what a single start may not have seen.
     margin = beta[-1] + 0.01 * (nodes[-1] - nodes[0]) + 1e-12 * np.abs(nodes).max()
     return float(nodes[0] - margin), float(nodes[-1] + margin)
-
-
-def _moments(op: Counted, steps: int, centre: float, half: float, rng: Rng) -> Array:
-    """μ_j = vᵀT_j(H̃)v for j ≤ 2 · steps: each product gives two, by 2 T_i T_j = T_{i+j} + T_{i−j}."""
-    layout = op.layout
-    v = layout.draw(rng, 1, "normal", op.dtype, op.device)
-    v = v / float(layout.norms(v))
-    previous, current = v, (multiply(op, v) - centre * v) / half
-    mu = np.zeros(2 * steps + 1)
-    mu[0], mu[1] = 1.0, float(layout.inner(v, current))
-    mu[2] = 2 * float(layout.inner(current, current)) - 1.0
-    for j in range(2, steps + 1):
-        following = 2 * (multiply(op, current) - centre * current) / half - previous
-        previous, current = current, following
-        mu[2 * j - 1] = 2 * float(layout.inner(previous, current)) - mu[1]
-        mu[2 * j] = 2 * float(layout.inner(current, current)) - 1.0
-    return mu
 
 
 def _damped(moments: Array, centre: float, half: float) -> AtomicMeasure:

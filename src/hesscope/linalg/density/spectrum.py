@@ -17,7 +17,7 @@ from ..checkpoint import kept_in
 from ..exact import exact_spectrum, is_small
 from ..memory import vectors_that_fit
 from ..validation import prepare
-from .chebyshev import kernel_polynomial
+from .chebyshev import ChebyshevRun
 from .slq import MOST_OUTLIERS, Plan, SlqRun
 
 Method = Literal["slq", "chebyshev"]
@@ -54,14 +54,18 @@ def spectral_density(
     if is_small(counted):
         values, _ = exact_spectrum(counted)
         return _assemble([], values, (), (0.0, 0.0), counted.count - before, "exact", counted.shape[0])
+    arguments = {"probes": probes, "steps": steps, "tol": tol, "method": method, "rng": source}
     if method == "chebyshev":
-        if resume is not None:
-            refuse('resume needs method "slq"', "method='chebyshev'", "Leave resume out.")
-        parts, lengths, errors = kernel_polynomial(counted, probes, steps, tol, source)
-        return _assemble(parts, np.zeros(0), lengths, errors, counted.count - before, method, counted.shape[0])
+        smooth = ChebyshevRun(counted, probes, steps, tol, source)
+        with kept_in(resume, counted, "spectral_density", **arguments) as store:
+            if store is not None:
+                smooth.keep_in(store)
+            smooth.run()
+        lengths = (steps,) * len(smooth.parts)
+        return _assemble(smooth.parts, np.zeros(0), lengths, smooth.errors, smooth.products, method, counted.shape[0])
     full = vectors_that_fit(counted) >= steps + MOST_OUTLIERS
     run = SlqRun(counted, Plan(probes, steps, tol, full), source)
-    with kept_in(resume, counted, "spectral_density", probes=probes, steps=steps, tol=tol, rng=source) as store:
+    with kept_in(resume, counted, "spectral_density", **arguments) as store:
         if store is not None:
             run.keep_in(store)
         run.run()
