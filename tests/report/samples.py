@@ -45,6 +45,7 @@ def sample(name: str = "fc1") -> Analysis:
         gauss_newton_parts=Estimate(0.95 * largest, np.zeros(6), 0, "products", True),
         trace=_exact(float(nodes.sum())),
         gauss_newton_trace=_exact(float(largest.sum())),
+        trace_by_products=None,
         density=_density(nodes),
         gauss_newton_density=_density(np.maximum(nodes, 0)),
         blocks=(

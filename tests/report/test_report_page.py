@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from hesscope.analysis.claims import claims_of
+from hesscope.cli.commands.report import claim_line
 from hesscope.errors import InputError
 from hesscope.plots.analysis import analysis_figures
 from hesscope.plots.export import FORMATS, save_figures
 from hesscope.report import load_result, summary_lines, write_report
+from hesscope.report.evidence import evidence_of
 from hesscope.report.summary import what_next
 from hesscope.results.claims import Claim, Outcome
 from report.samples import FAILED, HOSTILE, sample
@@ -25,7 +27,7 @@ def test_page_holds_everything_and_stays_under_eight_megabytes(tmp_path: Path) -
     page = write_report(sample(), tmp_path / "report.html")
     text = page.read_text()
     assert page.stat().st_size < 8_000_000
-    for anchor in ("summary", "spectrum", "blocks", "decoupling", "course", "claims", "provenance"):
+    for anchor in ("summary", "spectrum", "blocks", "decoupling", "course", "claims", "evidence", "provenance"):
         assert f'id="{anchor}-section"' in text
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
     assert not re.search(r"(src|href)=[\"'](https?:)?//", own)
@@ -68,6 +70,41 @@ def test_negative_mass_counts_what_is_below_the_noise() -> None:
 def test_what_next_puts_a_failed_check_first() -> None:
     assert "self-check failed" in what_next(replace(sample(), verdict=FAILED))
     assert "negative part" in what_next(sample())
+
+
+def test_a_failed_check_leaves_no_nan_in_the_lines() -> None:
+    """It measures no noise floor (NaN), which must not become a bound of −nan or a mass of 100 %."""
+    failed = replace(sample(), verdict=FAILED)
+    assert failed.negative_mass == pytest.approx(sample().negative_mass)
+    assert not [line for line in summary_lines(failed) if "nan" in line]
+
+
+def test_sharpness_says_which_optimiser_it_speaks_of() -> None:
+    assert "full-batch gradient descent (no momentum)" in summary_lines(sample())[0]
+
+
+def test_every_number_says_how_it_was_found() -> None:
+    one = sample()
+    sampled = replace(one.trace, stderr=0.5, exact=False, method="xtrace", check="not proven")
+    rows = {row.name: row for row in evidence_of(replace(one, trace=sampled, verdict=FAILED))}
+    assert {"λ_max", "λ_min", "tr H", "tr G", "block norms by layer", "Kronecker error of fc1"} < set(rows)
+    assert rows["tr H"].error == "± 0.5 (standard error)"
+    assert rows["tr H"].method == "xtrace"
+    assert rows["tr H"].check == "not proven"
+    assert rows["tr G"].error == "exact"
+    assert rows["λ_max"].error == "residual 9.0e-04"
+    checked = replace(one.trace, check=str(one.verdict))
+    assert {row.name: row.check for row in evidence_of(replace(one, trace=checked))}["tr H"] == "self-check passed"
+
+
+def test_a_trace_that_cannot_be_confirmed_is_left_open(tmp_path: Path) -> None:
+    """248 ± 300 holds against anything; so does a sampled trace with an error of a tenth."""
+    loose = replace(sample(), trace=replace(sample().trace, stderr=1.0, exact=False))
+    claim = next(claim for claim in claims_of(loose) if "density" in claim.source)
+    assert claim.holds is None
+    assert claim_line(claim).startswith("open ")
+    assert "cannot be decided" in write_report(replace(loose, claims=(claim,)), tmp_path / "r.html").read_text()
+    assert Outcome("x", {}, {}, (claim,)).holds
 
 
 def test_claims_compare_density_and_trace() -> None:

@@ -25,7 +25,7 @@ from .config import AnalyzeConfig as AnalyzeConfig
 from .context import Context, Watch
 from .layers import MOST_VECTOR_ENTRIES, block_maps, kronecker
 from .provenance import provenance_of
-from .spectra import closest_law, density_of, gauss_newton_parts, largest, smallest, trace_of
+from .spectra import closest_law, density_of, gauss_newton_parts, largest, smallest, trace_by_products, trace_of
 from .stages import Stages
 
 
@@ -69,6 +69,8 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
     whole = trace_of(run, "trace", hessian)
     part = None if G is None else trace_of(run, "trace of G", G)
     density = density_of(run, "spectrum", hessian, config.probes)
+    sharp = density.size * density.moment_stderr(1) < 0.01 * abs(float(whole))
+    again = None if sharp else trace_by_products(run, hessian, top)
     fewer = max(2, config.probes // 3)
     part_density = None if G is None else density_of(run, "gauss-newton", G, fewer)
     blocks = block_maps(run)
@@ -90,6 +92,7 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
         gauss_newton_parts=parts,
         trace=whole,
         gauss_newton_trace=part,
+        trace_by_products=again,
         density=density,
         gauss_newton_density=part_density,
         blocks=blocks,

@@ -12,11 +12,14 @@ import torch
 from ..curvature import GaussNewton, Hessian
 from ..errors import InputError
 from ..linalg import eigenpairs, spectral_density, trace
+from ..linalg.estimate import mean_and_stderr
 from ..measure import AtomicMeasure
 from ..operators import LinearOperator
 from ..results.spectra import Eigenpairs, Estimate, SpectralDensity
 from ..rmt import Fit, fit
 from .context import Context
+
+SECOND_OPINION = 24  # random vectors that confirm a trace, where the density's own do not
 
 
 def largest(run: Context, hessian: Hessian) -> Eigenpairs:
@@ -86,6 +89,23 @@ def density_of(run: Context, stage: str, operator: LinearOperator, probes: int) 
         return spectral_density(counted, probes, steps, rng=run.rng.child(stage), resume=state)
 
     return run.stages.run(SpectralDensity, stage, compute)
+
+
+def trace_by_products(run: Context, hessian: Hessian, top: Eigenpairs) -> Estimate:
+    """tr H = Σ λ + tr(PHP), P the projection off the large eigenvectors: by random signs, without any structure."""
+
+    def compute() -> Estimate:
+        operator = run.counted("trace by products", hessian, SECOND_OPINION)
+        layout, vectors = operator.layout, torch.as_tensor(top.vectors).to(hessian.device, hessian.dtype)
+        signs = layout.draw(
+            run.rng.child("second opinion"), SECOND_OPINION, "rademacher", hessian.dtype, hessian.device
+        )
+        signs = signs - vectors @ layout.inner(vectors, signs).to(signs)
+        samples = [float(layout.inner(z, operator.apply(z))) for z in torch.split(signs, 1, dim=1)]
+        mean, stderr = mean_and_stderr(np.array(samples))
+        return Estimate(float(top.values.sum()) + mean, stderr, SECOND_OPINION, "random signs", check=top.check)
+
+    return run.stages.run(Estimate, "trace-by-products", compute)
 
 
 def closest_law(density: AtomicMeasure, size: int) -> Fit | None:

@@ -39,6 +39,7 @@ def compare(d: Decoupling, k: int, tol: float) -> KroneckerComparison:
         fro_stderr,
         true.vectors,
         vectors,
+        str(d.problem.verdict or "unchecked"),
     )
 
 

@@ -53,9 +53,12 @@ class Markup(str):
     """Text that is HTML already."""
 
 
-def badge(holds: bool) -> Markup:
+def badge(holds: bool | None) -> Markup:
     """Said in words, not by colour alone."""
-    return Markup(f'<span class="badge {"holds" if holds else "fails"}">{"holds" if holds else "does not hold"}</span>')
+    kind, words = {True: ("holds", "holds"), False: ("fails", "does not hold"), None: ("open", "cannot be decided")}[
+        holds
+    ]
+    return Markup(f'<span class="badge {kind}">{words}</span>')
 
 
 def claims_table(claims: Iterable[Any]) -> str:

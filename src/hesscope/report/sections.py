@@ -15,6 +15,7 @@ from ..result import Result
 from ..results.analysis import Analysis
 from ..results.claims import Outcome
 from . import markup
+from .evidence import evidence_of
 from .figures import block_views, course_views, decoupling_views, spectrum_views
 from .summary import summary_lines
 
@@ -74,6 +75,7 @@ def _analysis(a: Analysis) -> list[Part]:
         )
         made = f'<section id="claims-section"><h2>Claims</h2>{markup.claims_table(a.claims)}{note}</section>'
         parts.append(Part("claims-section", "Claims", made))
+    parts.append(Part("evidence-section", "Evidence", _evidence(a)))
     parts.append(Part("provenance-section", "Provenance", _provenance(a)))
     return parts
 
@@ -147,10 +149,15 @@ def _course(a: Analysis) -> str:
     )
 
 
+def _evidence(a: Analysis) -> str:
+    rows = [(e.name, e.value, e.error, e.method, e.check) for e in evidence_of(a)]
+    made = markup.table(("Number", "Value", "Error", "Method", "Verified"), rows)
+    verdict = f'<p class="read"><strong>Self-check.</strong> {escape(str(a.verdict))}.</p>' if a.verdict else ""
+    return f'<section id="evidence-section"><h2>How each number was found</h2>{made}{verdict}</section>'
+
+
 def _provenance(a: Analysis) -> str:
     run = [*a.provenance.items(), ("products", f"{a.products:,}"), ("seconds", f"{a.seconds:.1f}")]
-    if a.verdict is not None:
-        run.append(("self-check", str(a.verdict)))
     run += [("note", note) for note in a.notes]
     shapes = [(name, " × ".join(str(size) for size in shape)) for name, shape in a.parameters.items()]
     return (

@@ -38,6 +38,7 @@ class Analysis(Result):
     gauss_newton_parts: Estimate | None  # vᵀGv of each large eigenvector
     trace: Estimate
     gauss_newton_trace: Estimate | None
+    trace_by_products: Estimate | None  # tr H once more, where the density alone cannot confirm it
     density: SpectralDensity
     gauss_newton_density: SpectralDensity | None
     blocks: tuple[BlockNorms, ...]
@@ -60,7 +61,7 @@ class Analysis(Result):
         """Matrix-vector products of all parts together."""
         along = self.history
         parts: list[Any] = [self.largest, self.smallest, self.gauss_newton_parts, self.trace, self.gauss_newton_trace]
-        parts += [self.density, self.gauss_newton_density, *self.blocks]
+        parts += [self.trace_by_products, self.density, self.gauss_newton_density, *self.blocks]
         parts += [*along.tops, *along.traces, *along.snapshots] if along else []
         return sum(part.products for part in parts if part is not None)
 

@@ -11,13 +11,16 @@ from ..result import Result
 
 @dataclass(frozen=True)
 class Claim(Result):
-    """One statement with its source, what was expected, what was measured, and whether it holds."""
+    """One statement with its source, what was expected, what was measured, and whether it holds.
+
+    `holds` is None where the errors of the measurement are too large to decide.
+    """
 
     statement: str
     source: str
     expected: str
     got: str
-    holds: bool
+    holds: bool | None
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Outcome(Result):
 
     @property
     def holds(self) -> bool:
-        return all(claim.holds for claim in self.claims)
+        return all(claim.holds is not False for claim in self.claims)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,17 @@ def block_norms(
         not bool(variance.any()),
         stream.products,
         partition if isinstance(partition, str) else "own",
+        _how(stream, probes if bool(variance.any()) else 0),
+        source.verified(),
     )
+
+
+def _how(stream: Stream, probes: int) -> str:
+    """In words, for results."""
+    if probes:
+        return f"{probes} random probes per block where structure does not give it"
+    parts = ["layer structure"] if stream.layers else []
+    return " + ".join([*parts, *(["one product per parameter"] if stream.unstructured else [])])
 
 
 def norm_products(problem: Problem, partition: Partition | Kind = "neuron", probes: int = 16) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from ..curvature import Fisher, GaussNewton, Hessian, Problem
 from ..errors import refuse
+from ..linalg.validation import innermost
 from ..operators import LinearOperator
 from ..partition import Kind, Partition, as_partition
 
@@ -34,6 +35,10 @@ class MatrixSource:
             return self.operator
         assert self.problem is not None
         return Hessian(self.problem, method="batched") if self.name == "hessian" else GaussNewton(self.problem)
+
+    def verified(self) -> str:
+        """What is known of this matrix, for the record of results."""
+        return str(getattr(innermost(self.products()), "verdict", "unchecked"))
 
     def partition(self, given: Partition | Kind) -> Partition:
         """A partition of this matrix's rows, checked."""

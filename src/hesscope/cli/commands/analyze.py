@@ -40,6 +40,7 @@ def analyze_and_write(
     from ...analysis.run import analyze
     from ...plots.analysis import analysis_figures
     from ...report import summary_lines, write_report
+    from ...report.evidence import evidence_of
 
     found = analyze(
         loaded.problem,
@@ -70,6 +71,7 @@ def analyze_and_write(
         "classes": found.classes,
         "between_layers": {m.partition: m.off_diagonal_share for m in found.blocks},
         "kronecker_error": {d.layer: d.frobenius_error for d in found.kronecker},
+        "evidence": evidence_of(found),
         "claims": found.claims,
         "products": found.products,
         "seconds": found.seconds,

@@ -60,5 +60,5 @@ class Show:
 
 def claim_line(claim: Claim) -> str:
     """One claim on one line."""
-    mark = "holds" if claim.holds else "FAILS"
+    mark = {True: "holds", False: "FAILS", None: "open "}[claim.holds]
     return f"{mark}  {claim.statement} [{claim.source}]: expected {claim.expected}, got {claim.got}"

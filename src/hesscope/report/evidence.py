@@ -1,0 +1,66 @@
+"""How each number of an analysis was found: its error, its method, and what was verified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..results.analysis import Analysis
+from ..results.spectra import Eigenpairs, Estimate, SpectralDensity
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One number or picture: `error` is "exact" or an error bar, `check` what was verified of the matrix behind it."""
+
+    name: str
+    value: str
+    error: str
+    method: str
+    check: str
+
+
+def evidence_of(a: Analysis) -> list[Evidence]:
+    """A row for every number that the analysis reports."""
+    rows = [_pairs(a, "λ_max", a.largest), _pairs(a, "λ_min", a.smallest), _estimate(a, "tr H", a.trace)]
+    if a.gauss_newton_trace is not None:
+        rows.append(_estimate(a, "tr G", a.gauss_newton_trace))
+    if a.trace_by_products is not None:
+        rows.append(_estimate(a, "tr H, once more", a.trace_by_products))
+    rows.append(_density(a, "spectral density of H", a.density))
+    if a.gauss_newton_density is not None:
+        rows.append(_density(a, "spectral density of G", a.gauss_newton_density))
+    for norms in a.blocks:
+        error = "exact" if norms.exact else f"standard errors up to {norms.stderr.max():.2g}"
+        what = f"{norms.diagonal_share:.2%} of ‖H‖² on the diagonal"
+        rows.append(Evidence(f"block norms by {norms.partition}", what, error, norms.method, _said(a, norms.check)))
+    for d in a.kronecker:
+        error = "exact" if d.frobenius_stderr == 0 else f"± {d.frobenius_stderr:.1g}"
+        what = f"{d.frobenius_error:.2%} (Frobenius)"
+        rows.append(Evidence(f"Kronecker error of {d.layer}", what, error, d.curvature, _said(a, d.check)))
+    return rows
+
+
+def _pairs(a: Analysis, name: str, found: Eigenpairs) -> Evidence:
+    met = "" if found.converged[0] else ", NOT converged"
+    method = f"block Lanczos, {found.products} products"
+    return Evidence(
+        name, f"{found.values[0]:.6g}", f"residual {found.residuals[0]:.1e}{met}", method, _said(a, found.check)
+    )
+
+
+def _estimate(a: Analysis, name: str, found: Estimate) -> Evidence:
+    error = "exact" if found.exact else f"± {found.stderr:.2g} (standard error)"
+    return Evidence(name, f"{float(found):.6g}", error, found.method, _said(a, found.check))
+
+
+def _density(a: Analysis, name: str, found: SpectralDensity) -> Evidence:
+    error = "exact" if found.exact else f"± {found.error:.1g} in W₁, ± {found.sup_error:.1g} in the cdf"
+    method = f"{found.method}, {len(found.probe_nodes)} random vectors, {found.products} products"
+    return Evidence(name, f"mean {found.mean:.4g}", error, method, _said(a, found.check))
+
+
+def _said(a: Analysis, check: str) -> str:
+    """The whole text of the self-check stands once, below the table."""
+    if a.verdict is not None and check == str(a.verdict):
+        return "self-check passed" if a.verdict.passed else "self-check FAILED"
+    return check
