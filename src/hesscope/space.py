@@ -64,10 +64,15 @@ class ParameterSpace:
     def match(self, globs: str | Iterable[str]) -> tuple[str, ...]:
         """The names that some glob matches, in the order of the space; an unmatched glob is an error."""
         patterns = [globs] if isinstance(globs, str) else list(globs)
+        chosen: set[str] = set()
         for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in self.names):
+            # A name is itself, also where it reads like a pattern, as that of a module called "[ab]".
+            exact = pattern in self.names
+            found = {name for name in self.names if name == pattern or (not exact and fnmatchcase(name, pattern))}
+            if not found:
                 self._unknown(pattern)
-        return tuple(name for name in self.names if any(fnmatchcase(name, pattern) for pattern in patterns))
+            chosen |= found
+        return tuple(name for name in self.names if name in chosen)
 
     def select(self, globs: str | Iterable[str]) -> ParameterSpace:
         """The smaller space of the matching tensors."""

@@ -77,7 +77,7 @@ def from_text(text: str) -> Loaded:
         made = list(checkpoints.values())[-1]
     problem = _problem(text, made)
     if weights:
-        problem = problem.at(_weights(Path(weights), problem))
+        problem = problem.at(_weights(Path(weights)))
     return Loaded(
         problem, f"{type(problem.model).__name__} of {Path(file).name}", f"{Path(file).name}:{function}", checkpoints
     )
@@ -128,7 +128,7 @@ def _problem(text: str, value: Any) -> Problem:
     return value
 
 
-def _weights(path: Path, problem: Problem) -> dict[str, Any]:
+def _weights(path: Path) -> dict[str, Any]:
     import torch
 
     try:
@@ -136,11 +136,4 @@ def _weights(path: Path, problem: Problem) -> dict[str, Any]:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError) as error:
         refuse("weights must be an .npz of plain arrays", f"{str(path)!r} ({error})", "Write it with numpy.savez.")
-    for name, array in arrays.items():
-        if name not in problem.space.names or problem.space.shape_of(name) != array.shape:
-            refuse(
-                "every array of the weights must be a parameter of the same shape",
-                f"{name!r} with shape {array.shape}",
-                f"Parameters: {', '.join(problem.space.names[:8])}.",
-            )
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -142,3 +143,23 @@ class Evaluation(nn.Module):
                 "Return what a mean over the batch divides by, for example len(targets).",
             )
         return ScalarLoss(result[0], count)
+
+
+def value_of(terms: OutputLoss | ScalarLoss) -> float:
+    """The sum over the batch, as a number."""
+    return float(terms.total.detach() if isinstance(terms, ScalarLoss) else terms.value)
+
+
+def gradient_of(
+    terms: OutputLoss | ScalarLoss, leaves: Mapping[str, Tensor], create_graph: bool, through_loss: bool
+) -> tuple[Tensor | None, ...]:
+    """The gradient of a batch's sum; with `through_loss=False` the gradient in the outputs is held fixed."""
+    wrt = list(leaves.values())
+    if isinstance(terms, ScalarLoss):
+        output, slope = terms.total, None
+    else:
+        output = terms.f
+        slope = terms.differentiable_output_gradient() if create_graph and through_loss else terms.output_gradient()
+    if not output.requires_grad:
+        return (None,) * len(wrt)
+    return torch.autograd.grad(output, wrt, slope, create_graph=create_graph, allow_unused=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..rng import Rng
 from .data import examples_in, joined, take
-from .evaluation import ScalarLoss
+from .evaluation import ScalarLoss, value_of
 from .losses.base import OutputLoss
 
 EXAMPLES = 8
@@ -78,7 +78,7 @@ def _uneven(size: int) -> list[tuple[int, int]]:
 
 
 def _adds_up(whole: OutputLoss | ScalarLoss, parts: Sequence[OutputLoss | ScalarLoss]) -> bool:
-    values, value = [_sum_of(part) for part in parts], _sum_of(whole)
+    values, value = [value_of(part) for part in parts], value_of(whole)
     counts = sum(part.count for part in parts)
     digits = rounding_of(_dtype_of(whole))
     counted = abs(counts - whole.count) <= 1e-6 * abs(whole.count)
@@ -106,10 +106,6 @@ def same_numbers(a: Tensor, b: Tensor) -> bool:
         return True
     size = float(b.detach().abs().max())
     return float((a.detach() - b.detach()).abs().max()) <= rounding_of(b.dtype) * size
-
-
-def _sum_of(terms: OutputLoss | ScalarLoss) -> float:
-    return float(terms.total.detach() if isinstance(terms, ScalarLoss) else terms.value)
 
 
 def _dtype_of(terms: OutputLoss | ScalarLoss) -> torch.dtype:

@@ -19,7 +19,7 @@ from .data import Batches, as_batches, checked_batch_size, examples_in, first_ex
 from .default_forward import Forward
 from .determinism import refuse_random_modules
 from .engines.memory import MemoryBudget, parse_bytes
-from .evaluation import EVALUATION_LOCK, Evaluation, Loss
+from .evaluation import EVALUATION_LOCK, Evaluation, Loss, gradient_of, value_of
 from .evaluation import ScalarLoss as ScalarLoss
 from .first_look import look_at_first_batch
 from .gradient_mode import differentiable
@@ -204,7 +204,8 @@ class Problem:
         """Refuse a loss of `count` batches from `index` on that is not the one recorded: it is not a fixed function."""
         recorded = self.batch_values[index : index + count]
         size = sum(abs(v) for v, _ in recorded)
-        if abs(sum(v for v, _ in recorded) - value) > rounding_of(self.dtype) * max(size, abs(value)):
+        rounding = max(rounding_of(tensor.dtype) for tensor in self.parameters.values())
+        if abs(sum(v for v, _ in recorded) - value) > rounding * max(size, abs(value)):
             refuse(
                 "the loss must be a fixed function of the parameters",
                 f"{sum(v for v, _ in recorded):.8g} and {value:.8g} for batch {index} on two calls",
@@ -243,8 +244,10 @@ class Problem:
         names = list(leaves)
         flat = torch.zeros(self.space.size, dtype=self.dtype, device=self.device)
         used: set[str] = set()
-        for batch in self.batches:
-            gradients = self.batch_gradient(batch, leaves, create_graph=False)
+        for index, batch in enumerate(self.batches):
+            terms = self.evaluate(batch, leaves)
+            self.confirm(index, value_of(terms))
+            gradients = gradient_of(terms, leaves, create_graph=False, through_loss=True)
             used |= {name for name, g in zip(names, gradients, strict=True) if g is not None}
             flat += self.space.pack(gradients, flat)
         self._unused = tuple(name for name in names if name not in used)
@@ -255,16 +258,7 @@ class Problem:
         self, batch: Any, leaves: Mapping[str, Tensor], create_graph: bool, through_loss: bool = True
     ) -> tuple[Tensor | None, ...]:
         """The gradient of one batch's sum; with `through_loss=False` its slope in the outputs is held fixed."""
-        terms = self.evaluate(batch, leaves)
-        wrt = list(leaves.values())
-        if isinstance(terms, ScalarLoss):
-            output, slope = terms.total, None
-        else:
-            output = terms.f
-            slope = terms.differentiable_output_gradient() if create_graph and through_loss else terms.output_gradient()
-        if not output.requires_grad:
-            return (None,) * len(wrt)
-        return torch.autograd.grad(output, wrt, slope, create_graph=create_graph, allow_unused=True)
+        return gradient_of(self.evaluate(batch, leaves), leaves, create_graph, through_loss)
 
     @cached_property
     def unused(self) -> tuple[str, ...]:
@@ -387,7 +381,7 @@ class Problem:
     def value_of(self, batch: Any) -> tuple[float, float]:
         """(sum, count) of one batch, without derivatives."""
         terms = self.evaluate(batch, self.parameters)
-        return float(terms.total.detach() if isinstance(terms, ScalarLoss) else terms.value), terms.count
+        return value_of(terms), terms.count
 
     def __repr__(self) -> str:
         return f"Problem({type(self.model).__name__}, {self.space.size} parameters in {len(self.space.names)} tensors)"

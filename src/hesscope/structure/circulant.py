@@ -27,7 +27,7 @@ def circulant_score(problem: Problem) -> CirculantScore:
             f"{[layer.name for layer in layers]}",
             "Select both weights; layers that run once per token do not count.",
         )
-    problem = problem.select([name for layer in layers[-2:] for name in (layer.weight, layer.bias) if name])
+    problem = problem.only([name for layer in layers[-2:] for name in (layer.weight, layer.bias) if name])
     seen = Activations(Structure.of(problem), "hessian")
     layer = seen.structure.layers[1]
     stripes = total = 0.0
