@@ -1,10 +1,12 @@
-"""One analysis of the demo network: its claims have power."""
+"""One analysis of the demo network: its claims have power, and its parts share what they find."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from torch import nn
 
 import hesscope as hs
 from hesscope.analysis.claims import claims_of
@@ -36,3 +38,21 @@ def test_the_second_opinion_is_right_within_its_error(demo: Analysis) -> None:
     error = float(demo.trace_by_products.stderr)
     assert 0 < error < 0.02 * float(demo.trace)
     assert abs(float(demo.trace_by_products) - float(demo.trace)) < 4 * error
+
+
+def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every forward pass counts by its share of the data, those of checks on a few examples included."""
+    problem = preset("mlp-digits", steps=20).problem
+    passes, examples, plain = [0.0], problem.totals[1], nn.Sequential.__call__
+
+    def counted(model: nn.Sequential, x: Any) -> Any:
+        passes[0] += len(x) / examples
+        return plain(model, x)
+
+    monkeypatch.setattr(nn.Sequential, "__call__", counted)
+    found = hs.analyze(problem, AnalyzeConfig(k=5, smallest=1, probes=2, steps=20))
+    assert len(found.kronecker) == 3
+    assert len(found.blocks) == 2
+    assert found.gauss_newton_trace is not None
+    assert float(found.gauss_newton_trace) == float(found.trace)  # the network is affine in each parameter
+    assert 5 < passes[0] <= 12

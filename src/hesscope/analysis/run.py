@@ -56,6 +56,7 @@ def analyze(
 def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str, source: str) -> Analysis:
     """All stages of one analysis, in order."""
     started, problem, config = time.perf_counter(), run.problem, run.config
+    gradient = problem.gradient()  # first, because its pass also finds the unused parameters that the check asks for
     verdict = check(problem) if config.check else None
     if verdict is not None and not verdict.passed:
         run.notes.append("The self-check of the derivatives failed; every number here may be wrong.")
@@ -84,7 +85,7 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
         classes=_classes(problem),
         rows=problem.totals[1],
         loss=problem.loss_value(),
-        gradient_norm=float(torch.linalg.vector_norm(problem.gradient().double())),
+        gradient_norm=float(torch.linalg.vector_norm(gradient.double())),
         unused=problem.unused,
         verdict=verdict,
         largest=_kept(top),

@@ -9,12 +9,14 @@ Hessian adds a term, which products estimate.
 from __future__ import annotations
 
 import math
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from ..curvature.hessian import CurvatureOperator, FunctionalHessian
 from ..curvature.losses.base import OutputLoss
+from ..curvature.problem import Problem
 from ..linalg.estimate import mean_and_stderr, warn_unmet
 from ..linalg.exact import SMALL
 from ..linalg.traces import trace as generic_trace
@@ -26,6 +28,7 @@ from .facts import ProblemFacts, facts_of
 MOST_COLUMNS = 64  # beyond this, random signs reach 1 % with fewer backward passes
 _DRAWS = 8
 _MOST_DRAWS = 1024
+_KNOWN: WeakKeyDictionary[Problem, dict[tuple[str, ...], float]] = WeakKeyDictionary()  # tr G by columns, by parameters
 
 
 def known_trace(
@@ -108,11 +111,22 @@ class _Parts:
 
     def gauss_newton(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
         """tr G over the covered parameters: value, standard error, backward passes, method."""
-        found = self._by_columns() if self.exact_columns else None
+        found = self._by_columns_once() if self.exact_columns else None
         if found is None:
             return self._by_signs(tol, rng, limit)
         value, passes = found
         return value, 0.0, passes, "gauss-newton columns"
+
+    def _by_columns_once(self) -> tuple[float, int] | None:
+        """The trace of H finds that of G on its way: whoever asks for the other one gets it without a pass."""
+        known = _KNOWN.setdefault(self.problem, {})
+        key = tuple(self.covered)
+        if key in known:
+            return known[key], 0
+        found = self._by_columns()
+        if found is not None:
+            known[key] = found[0]
+        return found
 
     def _by_columns(self) -> tuple[float, int] | None:
         total, passes = torch.zeros(2, dtype=torch.float64), 0
