@@ -11,32 +11,95 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
 
+# Everything public, by the module that defines it; type checkers read the same names below.
 _HOMES = {
+    "analysis.config": ("AnalyzeConfig",),
+    "analysis.run": ("analyze",),
     "curvature": (
-        "Problem",
-        "Hessian",
-        "GaussNewton",
-        "FunctionalHessian",
+        "CurvatureOperator",
         "Fisher",
+        "FunctionalHessian",
+        "GaussNewton",
+        "Hessian",
         "Jacobian",
+        "Problem",
     ),
-    "curvature.self_check": ("check",),
     "curvature.cost": ("plan",),
-    "results.checks": (
-        "CostPlan",
-        "Verdict",
+    "curvature.self_check": ("check",),
+    "kron": (
+        "Decoupling",
+        "LayerHessian",
+        "approximate_full_eigenpairs",
+        "correspondence",
+        "decouple",
+        "decouple_layers",
+        "layer_hessian",
+        "logit_gradients",
+        "matricize",
+        "model_overlap",
+        "predicted_output_eigenspace",
+        "subspace_overlap",
     ),
     "linalg": (
-        "eigenpairs",
-        "spectral_density",
-        "trace",
         "diagonal",
-        "row_norms",
+        "eigenpairs",
         "frobenius_norm",
-        "spectral_norm",
+        "row_norms",
         "solve",
+        "spectral_density",
+        "spectral_norm",
+        "trace",
+    ),
+    "measure": ("AtomicMeasure",),
+    "operators": (
+        "BlockDiagonal",
+        "Counted",
+        "Dense",
+        "Identity",
+        "Kronecker",
+        "LinearOperator",
+        "LowRank",
+        "Product",
+        "Sum",
+        "Transposed",
     ),
     "partition": ("Partition",),
+    "result": ("Result",),
+    "results.analysis": ("Analysis",),
+    "results.blocks": (
+        "BlockNorms",
+        "BlockSpectra",
+        "CirculantScore",
+        "HeatMap",
+        "OutputNorms",
+    ),
+    "results.checks": (
+        "CostPlan",
+        "MethodCheck",
+        "Verdict",
+    ),
+    "results.claims": (
+        "Claim",
+        "Outcome",
+    ),
+    "results.history": ("TrainingHistory",),
+    "results.kronecker": (
+        "FullApproximation",
+        "KroneckerComparison",
+        "KroneckerErrors",
+        "KroneckerPrediction",
+        "LogitGradients",
+        "ModelOverlap",
+        "PredictedEigenspace",
+    ),
+    "results.spectra": (
+        "Eigenpairs",
+        "Estimate",
+        "Solution",
+        "SpectralDensity",
+    ),
+    "rng": ("Rng",),
+    "space": ("ParameterSpace",),
     "structure": (
         "block_norms",
         "block_spectra",
@@ -46,26 +109,10 @@ _HOMES = {
         "output_block_norms",
         "structure_history",
     ),
-    "kron": (
-        "decouple",
-        "decouple_layers",
-        "layer_hessian",
-        "subspace_overlap",
-        "matricize",
-        "correspondence",
-        "approximate_full_eigenpairs",
-        "predicted_output_eigenspace",
-        "model_overlap",
-        "logit_gradients",
-    ),
-    "analysis.run": ("analyze",),
-    "operators": ("Counted",),
-    "measure": ("AtomicMeasure",),
-    "result": ("Result",),
-    "rng": ("Rng",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("closed_form", "errors", "pacbayes", "rmt", "testing", "zoo")
+__all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
 if TYPE_CHECKING:
     from . import closed_form as closed_form
@@ -74,7 +121,9 @@ if TYPE_CHECKING:
     from . import rmt as rmt
     from . import testing as testing
     from . import zoo as zoo
+    from .analysis.config import AnalyzeConfig as AnalyzeConfig
     from .analysis.run import analyze as analyze
+    from .curvature import CurvatureOperator as CurvatureOperator
     from .curvature import Fisher as Fisher
     from .curvature import FunctionalHessian as FunctionalHessian
     from .curvature import GaussNewton as GaussNewton
@@ -83,6 +132,8 @@ if TYPE_CHECKING:
     from .curvature import Problem as Problem
     from .curvature.cost import plan as plan
     from .curvature.self_check import check as check
+    from .kron import Decoupling as Decoupling
+    from .kron import LayerHessian as LayerHessian
     from .kron import approximate_full_eigenpairs as approximate_full_eigenpairs
     from .kron import correspondence as correspondence
     from .kron import decouple as decouple
@@ -102,12 +153,43 @@ if TYPE_CHECKING:
     from .linalg import spectral_norm as spectral_norm
     from .linalg import trace as trace
     from .measure import AtomicMeasure as AtomicMeasure
+    from .operators import BlockDiagonal as BlockDiagonal
     from .operators import Counted as Counted
+    from .operators import Dense as Dense
+    from .operators import Identity as Identity
+    from .operators import Kronecker as Kronecker
+    from .operators import LinearOperator as LinearOperator
+    from .operators import LowRank as LowRank
+    from .operators import Product as Product
+    from .operators import Sum as Sum
+    from .operators import Transposed as Transposed
     from .partition import Partition as Partition
     from .result import Result as Result
+    from .results.analysis import Analysis as Analysis
+    from .results.blocks import BlockNorms as BlockNorms
+    from .results.blocks import BlockSpectra as BlockSpectra
+    from .results.blocks import CirculantScore as CirculantScore
+    from .results.blocks import HeatMap as HeatMap
+    from .results.blocks import OutputNorms as OutputNorms
     from .results.checks import CostPlan as CostPlan
+    from .results.checks import MethodCheck as MethodCheck
     from .results.checks import Verdict as Verdict
+    from .results.claims import Claim as Claim
+    from .results.claims import Outcome as Outcome
+    from .results.history import TrainingHistory as TrainingHistory
+    from .results.kronecker import FullApproximation as FullApproximation
+    from .results.kronecker import KroneckerComparison as KroneckerComparison
+    from .results.kronecker import KroneckerErrors as KroneckerErrors
+    from .results.kronecker import KroneckerPrediction as KroneckerPrediction
+    from .results.kronecker import LogitGradients as LogitGradients
+    from .results.kronecker import ModelOverlap as ModelOverlap
+    from .results.kronecker import PredictedEigenspace as PredictedEigenspace
+    from .results.spectra import Eigenpairs as Eigenpairs
+    from .results.spectra import Estimate as Estimate
+    from .results.spectra import Solution as Solution
+    from .results.spectra import SpectralDensity as SpectralDensity
     from .rng import Rng as Rng
+    from .space import ParameterSpace as ParameterSpace
     from .structure import block_norms as block_norms
     from .structure import block_spectra as block_spectra
     from .structure import circulant_score as circulant_score
@@ -128,4 +210,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_MODULES})
+    return sorted({*globals(), *__all__})

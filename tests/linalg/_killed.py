@@ -38,14 +38,14 @@ def run(
     if what in ("cg", "minres"):
         b = torch.randn(700, generator=Rng(2).torch(), dtype=torch.float64)
         method = what
-        solved = solve(op, b, method, damping=0.5, tol=1e-9, resume=folder)
+        solved = solve(op, b, method=method, damping=0.5, tol=1e-9, resume=folder)
         products = np.array(solved.products)
         return {"x": solved.x.numpy(), "residual": np.array(solved.residual), "products": products}
     if what in ("diagonal", "row_norms"):
         found = (diagonal if what == "diagonal" else row_norms)(op, tol=0.003, resume=folder)
     else:
         method = what
-        found = trace(op, 0.002 if what != "hutchinson" else 0.01, method, resume=folder)
+        found = trace(op, 0.002 if what != "hutchinson" else 0.01, method=method, resume=folder)
     numbers = {"value": np.array(found.value), "stderr": np.array(found.stderr)}
     return {**numbers, "products": np.array(found.products)}
 

@@ -28,7 +28,7 @@ def test_trace_errors_are_calibrated_under_stopping(method: str, values: np.ndar
     op = Dense(dense_of(values), symmetric=True)
     scores = []
     for seed in range(200):
-        found = trace(op, tol, method, max_products=5000, rng=Rng(seed))
+        found = trace(op, tol, method=method, max_products=5000, rng=Rng(seed))
         assert found.stderr <= tol * abs(found.value)
         scores.append((found.value - values.sum()) / found.stderr)
     inside = np.mean(np.abs(scores) <= 2.3)
@@ -41,21 +41,21 @@ def test_trace_errors_are_calibrated_under_stopping(method: str, values: np.ndar
 
 def test_xtrace_on_an_indefinite_spectrum_with_outliers() -> None:
     op = Dense(dense_of(INDEFINITE), symmetric=True)
-    found = (trace(op, 0.05, "xtrace", rng=Rng(s)) for s in range(100))
+    found = (trace(op, 0.05, method="xtrace", rng=Rng(s)) for s in range(100))
     scores = [(e.value - INDEFINITE.sum()) / e.stderr for e in found]
     assert np.mean(np.abs(scores) <= 2.3) >= 0.92
 
 
 def test_xtrace_needs_far_fewer_products_than_hutchinson() -> None:
     op = Dense(dense_of(DECAYING), symmetric=True)
-    fast, slow = trace(op, 0.02, "xtrace"), trace(op, 0.02, "hutchinson", max_products=10_000)
+    fast, slow = trace(op, 0.02, method="xtrace"), trace(op, 0.02, method="hutchinson", max_products=10_000)
     assert 4 * fast.products <= slow.products
 
 
 @pytest.mark.parametrize("method", ["hutch++", "xtrace", "xnystrace"])
 def test_low_rank_traces_are_exact(method: str) -> None:
     values = np.concatenate([[3.0, 2.0, 0.5], np.zeros(497)])
-    found = trace(Rotated(values), 1e-6, method)
+    found = trace(Rotated(values), 1e-6, method=method)
     assert found.value == pytest.approx(5.5, rel=1e-9)
     assert found.stderr <= 1e-9
     assert found.products <= 30
@@ -160,7 +160,7 @@ def test_what_the_operator_knows_comes_first() -> None:
 def test_a_missed_tolerance_is_warned_about() -> None:
     op = Rotated(DECAYING)
     with pytest.warns(UserWarning, match="Raise max_products"):
-        found = trace(op, 1e-9, "hutchinson", max_products=30)
+        found = trace(op, 1e-9, method="hutchinson", max_products=30)
     assert found.products <= 30
     with pytest.warns(UserWarning, match="Raise max_products"):
         diagonal(op, 1e-9, max_products=30)

@@ -70,7 +70,7 @@ def test_diagonal_and_row_norms() -> None:
 @pytest.mark.parametrize("method", ["xtrace", "xnystrace"])
 def test_multiples_of_the_identity_are_exact(method: str) -> None:
     """The rescaled remainder of a probe then carries exactly the trace that the sketch does not."""
-    found = trace(Rotated(np.full(300, 2.5)), 1e-6, method)
+    found = trace(Rotated(np.full(300, 2.5)), 1e-6, method=method)
     assert found.value == pytest.approx(750, rel=1e-9)
     assert found.products <= 20
     assert frobenius_norm(Rotated(np.full(300, -2.0))).value == pytest.approx(2 * 300**0.5, rel=1e-9)

@@ -105,6 +105,6 @@ def test_density_and_estimates() -> None:
 
 def test_solve() -> None:
     b = torch.randn(500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    one = solve(WHOLE, b, "minres", 1.0)
-    left, right = on_two(lambda op: solve(op, b[op.layout.local], "minres", 1.0), VALUES)
+    one = solve(WHOLE, b, method="minres", damping=1.0)
+    left, right = on_two(lambda op: solve(op, b[op.layout.local], method="minres", damping=1.0), VALUES)
     np.testing.assert_allclose(torch.cat([left.x, right.x]), one.x, atol=1e-9)

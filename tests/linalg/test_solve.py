@@ -21,7 +21,7 @@ B = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.flo
 @pytest.mark.parametrize("method", ["cg", "minres"])
 def test_definite_systems_agree_with_a_dense_solve(method: str, damping: float) -> None:
     matrix = dense_of(np.linspace(0.1, 3, 400))
-    found = solve(Dense(matrix, symmetric=True), B, method, damping, tol=1e-9)
+    found = solve(Dense(matrix, symmetric=True), B, method=method, damping=damping, tol=1e-9)
     truth = torch.linalg.solve(matrix + damping * torch.eye(400), B)
     assert found.converged
     np.testing.assert_allclose(found.x, truth, atol=1e-7)
@@ -32,16 +32,16 @@ def test_definite_systems_agree_with_a_dense_solve(method: str, damping: float) 
 def test_minres_solves_an_indefinite_system_and_cg_refuses_it() -> None:
     values = np.concatenate([np.linspace(-2, -0.2, 150), np.linspace(0.2, 3, 250)])
     op = Rotated(values)
-    found = solve(op, B, "minres", tol=1e-8)
+    found = solve(op, B, method="minres", tol=1e-8)
     assert float(torch.linalg.vector_norm(op @ found.x - B)) <= 1e-8 * float(torch.linalg.vector_norm(B))
     with pytest.raises(InputError, match=r'positive curvature.*method="minres"'):
-        solve(op, B, "cg")
+        solve(op, B, method="cg")
 
 
 def test_few_distinct_eigenvalues_need_as_few_products() -> None:
     op = Rotated(np.repeat([1.0, 2.0, 5.0], [100, 200, 100]))
     for method in ("cg", "minres"):
-        assert solve(op, B, method, tol=1e-10).products <= 5
+        assert solve(op, B, method=method, tol=1e-10).products <= 5
 
 
 def test_zero_right_hand_side_costs_nothing() -> None:
@@ -53,7 +53,7 @@ def test_zero_right_hand_side_costs_nothing() -> None:
 
 def test_missed_tolerance_is_warned_about() -> None:
     with pytest.warns(UserWarning, match="after 10 products"):
-        found = solve(Rotated(np.geomspace(1e-6, 1, 400)), B, "minres", max_products=10)
+        found = solve(Rotated(np.geomspace(1e-6, 1, 400)), B, method="minres", max_products=10)
     assert not found.converged
     assert found.products == 10
 

@@ -37,7 +37,7 @@ def test_loaded_eigenvectors_start_the_next_run(problem: hs.Problem, tmp_path: P
 
 
 def test_a_loaded_density_has_the_same_errors(problem: hs.Problem, tmp_path: Path) -> None:
-    fresh = hs.spectral_density(hs.Hessian(problem), 3, 20, tol=0)
+    fresh = hs.spectral_density(hs.Hessian(problem), 3, steps=20, tol=0)
     loaded = SpectralDensity.load(fresh.save(tmp_path / "density"))
     assert not loaded.exact
     assert loaded.moment_stderr(1) == fresh.moment_stderr(1) > 0

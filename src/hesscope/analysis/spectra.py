@@ -46,7 +46,7 @@ def smallest(run: Context, hessian: Hessian) -> Eigenpairs:
             return eigenpairs(
                 operator,
                 config.smallest,
-                "smallest",
+                which="smallest",
                 tol=max(config.tol, 1e-2),
                 rng=run.rng,
                 max_products=400,
@@ -86,7 +86,7 @@ def density_of(run: Context, stage: str, operator: LinearOperator, probes: int) 
     def compute() -> SpectralDensity:
         counted = run.counted(stage, operator, run.config.probes * steps // 4)
         state = run.stages.state(f"{stage}-chains")
-        return spectral_density(counted, probes, steps, rng=run.rng.child(stage), resume=state)
+        return spectral_density(counted, probes, steps=steps, rng=run.rng.child(stage), resume=state)
 
     return run.stages.run(SpectralDensity, stage, compute)
 

@@ -26,9 +26,9 @@ from .validation import prepare, require_positive
 def eigenpairs(
     op: Matrix,
     k: int = 10,
+    *,
     which: Which = "largest",
     tol: float = 1e-3,
-    *,
     start: Tensor | Array | None = None,
     block: int | None = None,
     max_basis: int | None = None,

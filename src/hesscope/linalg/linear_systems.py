@@ -25,6 +25,7 @@ from .validation import prepare, require_positive, require_products
 def solve(
     op: Matrix,
     b: Tensor | Array,
+    *,
     method: Literal["cg", "minres"] = "cg",
     damping: float = 0.0,
     tol: float = 1e-6,

@@ -52,12 +52,12 @@ def spectral_norm(
     counted = prepare(op, symmetric=False)
     before = counted.count
     if counted.symmetric:
-        found = eigenpairs(counted, 1, "magnitude", tol, max_products=max_products, rng=rng)
+        found = eigenpairs(counted, 1, which="magnitude", tol=tol, max_products=max_products, rng=rng)
         value, error = abs(float(found.values[0])), float(found.residuals[0])
         return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted, max_products))
     require_products(max_products, 2, "a singular value")
     budget = None if max_products is None else max_products // 2
-    found = eigenpairs(Gram(counted), 1, "largest", tol, max_products=budget, rng=rng)
+    found = eigenpairs(Gram(counted), 1, tol=tol, max_products=budget, rng=rng)
     value = math.sqrt(max(float(found.values[0]), 0.0))
     error = float(found.residuals[0]) / value if value else float(found.residuals[0]) ** 0.5
     return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted, max_products))

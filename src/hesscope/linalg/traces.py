@@ -27,8 +27,8 @@ TraceMethod = Literal["auto", "hutchinson", "hutch++", "xtrace", "xnystrace"]
 def trace(
     op: Matrix,
     tol: float = 0.01,
-    method: TraceMethod = "auto",
     *,
+    method: TraceMethod = "auto",
     max_products: int | None = None,
     rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,

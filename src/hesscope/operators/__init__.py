@@ -1,5 +1,7 @@
 """Linear operators on flat vectors; they know nothing of networks."""
 
+from .algebra import Identity as Identity
+from .algebra import Product as Product
 from .algebra import Sum as Sum
 from .algebra import Transposed as Transposed
 from .base import LinearOperator as LinearOperator

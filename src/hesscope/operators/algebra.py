@@ -21,6 +21,13 @@ class Sum(LinearOperator):
                 f"{sorted(shapes)}",
                 "Select the same parameters in each.",
             )
+        kinds = {(str(part.dtype), str(part.device)) for part in parts}
+        if len(kinds) != 1:
+            refuse(
+                "operators in a sum must have one dtype and device",
+                f"{sorted(' on '.join(kind) for kind in kinds)}",
+                "Convert one: problem.cast(torch.float64), or matrix.to(H.dtype).",
+            )
         self.parts, self.scales = parts, scales
         self.symmetric = all(part.symmetric for part in parts)
 
@@ -51,7 +58,7 @@ class Sum(LinearOperator):
 
     @property
     def verified(self) -> str:
-        return "; ".join(dict.fromkeys(part.verified for part in self.parts))
+        return "; ".join(dict.fromkeys(part.verified for part in self.parts if part.verified))
 
     def _apply(self, block: Tensor) -> Tensor:
         total = self.parts[0].apply(block) * self.scales[0]
@@ -103,3 +110,101 @@ class Transposed(LinearOperator):
     @property
     def T(self) -> LinearOperator:
         return self.inner
+
+
+class Product(LinearOperator):
+    """A B, for one product with each; symmetric where it is A Aᵀ, Aᵀ A or the square of a symmetric operator."""
+
+    def __init__(self, left: LinearOperator, right: LinearOperator) -> None:
+        if left.shape[1] != right.shape[0]:
+            refuse(
+                "in a product A @ B, A must have as many columns as B has rows",
+                f"{left.shape} and {right.shape}",
+                "Select the same parameters in each, or transpose one.",
+            )
+        if (left.dtype, left.device) != (right.dtype, right.device):
+            refuse(
+                "operators in a product must have one dtype and device",
+                f"{left.dtype} on {left.device} and {right.dtype} on {right.device}",
+                "Convert one: problem.cast(torch.float64), or matrix.to(H.dtype).",
+            )
+        self.left, self.right = left, right
+        self.symmetric = _are_transposes(left, right)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left.shape[0], self.right.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.right.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.right.device
+
+    @property
+    def layout(self) -> Layout:
+        return self.right.layout
+
+    @property
+    def preferred_block(self) -> int:
+        return max(self.left.preferred_block, self.right.preferred_block)
+
+    @property
+    def fingerprint(self) -> str:
+        return f"Product({self.left.fingerprint}, {self.right.fingerprint})"
+
+    @property
+    def verified(self) -> str:
+        return "; ".join(dict.fromkeys((self.left.verified, self.right.verified)))
+
+    def _apply(self, block: Tensor) -> Tensor:
+        return self.left.apply(self.right.apply(block))
+
+    def _apply_adjoint(self, block: Tensor) -> Tensor:
+        return self.right._apply_adjoint(self.left._apply_adjoint(block))
+
+
+def _are_transposes(left: LinearOperator, right: LinearOperator) -> bool:
+    if left is right:
+        return left.symmetric
+    flipped = (left.inner is right) if isinstance(left, Transposed) else False
+    return flipped or (isinstance(right, Transposed) and right.inner is left)
+
+
+class Identity(LinearOperator):
+    """I of the shape, type and layout of another operator: what a number means in A + 0.1."""
+
+    def __init__(self, like: LinearOperator) -> None:
+        if like.shape[0] != like.shape[1]:
+            refuse("a number can be added to a square operator", f"shape {like.shape}", "Use A.T @ A + 0.1.")
+        self._shape, self._dtype, self._device, self._layout = like.shape, like.dtype, like.device, like.layout
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    @property
+    def verified(self) -> str:
+        return ""
+
+    def _apply(self, block: Tensor) -> Tensor:
+        return block
+
+
+def summand(given: object, like: LinearOperator) -> LinearOperator:
+    """What stands for `given` in a sum with `like`: an operator itself, the identity for a number."""
+    return given if isinstance(given, LinearOperator) else Identity(like)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 import torch
@@ -93,18 +94,25 @@ class LinearOperator(ABC):
         """A V for a local block `(n, k)` of this operator's layout."""
         return self._apply(block)
 
-    def __matmul__(self, v: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        if isinstance(v, np.ndarray):
-            v = torch.from_numpy(v)
-        if v.ndim not in (1, 2) or v.shape[0] != self.layout.local_size:
-            refuse(
-                f"A @ v needs a tensor of shape ({self.layout.local_size},) or ({self.layout.local_size}, k)",
-                f"{tuple(v.shape)}",
-                "Flatten the parameters with problem.space.pack.",
-            )
-        block = v.to(device=self.device, dtype=self.dtype)
-        out = self.apply(block.unsqueeze(1) if v.ndim == 1 else block)
-        return out.squeeze(1) if v.ndim == 1 else out
+    @overload
+    def __matmul__(self, other: LinearOperator) -> LinearOperator: ...
+
+    @overload
+    def __matmul__(self, other: Tensor | np.ndarray[Any, Any]) -> Tensor: ...
+
+    def __matmul__(self, other: LinearOperator | Tensor | np.ndarray[Any, Any]) -> LinearOperator | Tensor:
+        """A v for a vector or a block of them; the product A B for another operator."""
+        if isinstance(other, LinearOperator):
+            from .algebra import Product
+
+            return Product(self, other)
+        size = self.layout.local_size
+        block = checked_vectors(other, size, "A @ v").to(device=self.device, dtype=self.dtype)
+        out = self.apply(block.unsqueeze(1) if block.ndim == 1 else block)
+        return out.squeeze(1) if block.ndim == 1 else out
+
+    def __rmatmul__(self, other: Any) -> NoReturn:
+        refuse("a vector stands to the right of its operator", f"{type(other).__name__} @ A", "Write A.T @ v.")
 
     def dense(self, chunk: int = 256) -> Tensor:
         """The whole matrix, from products with the identity, `chunk` columns at a time."""
@@ -141,25 +149,69 @@ class LinearOperator(ABC):
 
         return Transposed(self)
 
-    def __add__(self, other: LinearOperator) -> LinearOperator:
-        from .algebra import Sum
+    def __add__(self, other: LinearOperator | float) -> LinearOperator:
+        """A + B, or A + c I for a number c (damping)."""
+        from .algebra import Sum, summand
 
-        return Sum((self, other), (1.0, 1.0))
+        return Sum((self, summand(other, self)), (1.0, 1.0 if isinstance(other, LinearOperator) else number(other)))
 
-    def __sub__(self, other: LinearOperator) -> LinearOperator:
-        from .algebra import Sum
+    __radd__ = __add__
 
-        return Sum((self, other), (1.0, -1.0))
+    def __sub__(self, other: LinearOperator | float) -> LinearOperator:
+        return self + (-other if isinstance(other, LinearOperator) else -number(other))
+
+    def __rsub__(self, other: float) -> LinearOperator:
+        return -self + other
 
     def __mul__(self, scale: float) -> LinearOperator:
         from .algebra import Sum
 
-        return Sum((self,), (float(scale),))
+        return Sum((self,), (number(scale),))
 
     __rmul__ = __mul__
+
+    def __truediv__(self, scale: float) -> LinearOperator:
+        divisor = number(scale)
+        if divisor == 0.0:
+            refuse("an operator is divided by a number other than 0", "A / 0", "Check the scale.")
+        return self * (1.0 / divisor)
 
     def __neg__(self) -> LinearOperator:
         return self * -1.0
 
+    # NumPy would otherwise take an operator apart, number by number.
+    __array_ufunc__ = None
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self.shape}"
+
+
+def number(given: Any) -> float:
+    """A finite number that an operator can be multiplied with or shifted by."""
+    if isinstance(given, Tensor | np.ndarray) and (given.ndim or np.size(given) != 1):
+        refuse("an operator takes numbers and operators", f"a {type(given).__name__}", "Write A + hs.Dense(matrix).")
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        refuse("an operator takes numbers and operators", f"{type(given).__name__}", "Write A + B, A + 0.1 or 2 * A.")
+    if isinstance(given, str) or not math.isfinite(value):
+        refuse("an operator takes finite numbers", f"{given!r}", "Check the scale.")
+    return value
+
+
+def checked_vectors(given: Any, size: int, what: str) -> Tensor:
+    """Vectors from users: a tensor or array of shape `(size,)` or `(size, k)` of finite real numbers."""
+    if not isinstance(given, Tensor | np.ndarray):
+        refuse(f"{what} needs a tensor or an array", f"{type(given).__name__}", "Flatten with problem.space.pack.")
+    v = torch.as_tensor(given)
+    if v.ndim not in (1, 2) or v.shape[0] != size:
+        refuse(
+            f"{what} needs a tensor of shape ({size},) or ({size}, k)",
+            f"{tuple(v.shape)}",
+            "Flatten the parameters with problem.space.pack.",
+        )
+    if v.is_complex():
+        refuse(f"{what} needs real numbers", f"{v.dtype}", "Multiply the real and the imaginary part apart.")
+    if not bool(torch.isfinite(v).all()):
+        refuse(f"{what} needs finite numbers", "NaN or infinity", "Check where the vector comes from.")
+    return v

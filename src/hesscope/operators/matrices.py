@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import refuse
+from ..measure import Array
 from .base import LinearOperator
 from .content import digest
+
+
+def as_tensor(given: Tensor | Array, what: str) -> Tensor:
+    """A tensor of floating-point numbers from a tensor or an array, as results from files hold them."""
+    if not isinstance(given, Tensor | np.ndarray):
+        refuse(f"{what} must be a tensor or an array", f"{type(given).__name__}", "Pass a torch.Tensor.")
+    tensor = torch.as_tensor(given)
+    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.double()
 
 
 class _OfTensor(LinearOperator):
@@ -34,7 +44,8 @@ class _OfTensor(LinearOperator):
 class Dense(_OfTensor):
     """A matrix that is held in memory."""
 
-    def __init__(self, matrix: Tensor, symmetric: bool | None = None) -> None:
+    def __init__(self, matrix: Tensor | Array, symmetric: bool | None = None) -> None:
+        matrix = as_tensor(matrix, "a matrix")
         if matrix.ndim != 2:
             refuse("a dense operator needs a matrix", f"shape {tuple(matrix.shape)}", "Pass a 2-d tensor.")
         super().__init__(matrix, (matrix.shape[0], matrix.shape[1]))
@@ -63,7 +74,14 @@ class Dense(_OfTensor):
 class LowRank(_OfTensor):
     """U diag(values) Uᵀ, for example from eigenpairs."""
 
-    def __init__(self, vectors: Tensor, values: Tensor) -> None:
+    def __init__(self, vectors: Tensor | Array, values: Tensor | Array) -> None:
+        vectors, values = as_tensor(vectors, "vectors"), as_tensor(values, "values")
+        if vectors.ndim != 2 or values.shape != vectors.shape[1:]:
+            refuse(
+                "a low-rank operator needs vectors (n, k) and values (k,)",
+                f"{tuple(vectors.shape)} and {tuple(values.shape)}",
+                "Pass .vectors and .values of eigenpairs.",
+            )
         super().__init__(vectors, (vectors.shape[0], vectors.shape[0]))
         self.vectors, self.values = vectors, values
 
@@ -78,7 +96,14 @@ class LowRank(_OfTensor):
 class Kronecker(_OfTensor):
     """A ⊗ B, acting on vec of a row-major `(rows of A, rows of B)` matrix X as A X Bᵀ."""
 
-    def __init__(self, left: Tensor, right: Tensor) -> None:
+    def __init__(self, left: Tensor | Array, right: Tensor | Array) -> None:
+        left, right = as_tensor(left, "the left factor"), as_tensor(right, "the right factor")
+        if left.ndim != 2 or right.ndim != 2 or left.dtype != right.dtype:
+            refuse(
+                "a Kronecker product needs two matrices of one dtype",
+                f"{left.dtype} {tuple(left.shape)} and {right.dtype} {tuple(right.shape)}",
+                "Convert one with .to(dtype).",
+            )
         super().__init__(left, (left.shape[0] * right.shape[0], left.shape[1] * right.shape[1]))
         self.left, self.right = left, right
         self.symmetric = bool(

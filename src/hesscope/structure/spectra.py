@@ -10,6 +10,7 @@ from ..errors import refuse
 from ..linalg import spectral_density
 from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
+from ..operators.content import digest
 from ..partition import Kind, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
@@ -80,6 +81,14 @@ class Restricted(LinearOperator):
     @property
     def device(self) -> torch.device:
         return self.inner.device
+
+    @property
+    def fingerprint(self) -> str:
+        return f"Restricted({self.inner.fingerprint}, {digest(self.positions)})"
+
+    @property
+    def verified(self) -> str:
+        return self.inner.verified
 
     def _apply(self, block: Tensor) -> Tensor:
         full = block.new_zeros(self.inner.shape[1], block.shape[1])

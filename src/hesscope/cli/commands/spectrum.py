@@ -50,11 +50,13 @@ class SpectrumCommand(Source):
 
         problem = self.load().problem
         operator = _operator(problem if self.params == "*" else problem.select(self.params), self.matrix)
-        ends = eigenpairs(Counted(operator, on_product=bars("eigenvalues", 5 * self.k)), self.k, "both", self.tol)
+        ends = eigenpairs(
+            Counted(operator, on_product=bars("eigenvalues", 5 * self.k)), self.k, which="both", tol=self.tol
+        )
         found = spectral_density(
             Counted(operator, on_product=bars("density", self.probes * self.steps // 4)),
             self.probes,
-            self.steps,
+            steps=self.steps,
             resume=self.kept,
         )
         half = ends.values.size // 2

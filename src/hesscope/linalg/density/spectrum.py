@@ -27,8 +27,8 @@ Method = Literal["slq", "chebyshev"]
 def spectral_density(
     op: Matrix,
     probes: int = 10,
-    steps: int = 80,
     *,
+    steps: int = 80,
     tol: float | None = None,
     method: Method = "slq",
     rng: Rng | int | None = None,

@@ -1,0 +1,66 @@
+"""What is public: one table, the same for people, type checkers and tools; and no module hides behind a function."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import hesscope as hs
+
+SOURCE = Path(hs.__file__)
+
+
+def modules() -> list[str]:
+    skip = ("hesscope.cli.__main__", "hesscope.__main__")
+    found = pkgutil.walk_packages([str(SOURCE.parent)], "hesscope.")
+    return [module.name for module in found if module.name not in skip]
+
+
+def test_everything_public_is_in_one_table_and_loads() -> None:
+    assert len(hs.__all__) == len(set(hs.__all__))
+    for name in hs.__all__:
+        assert getattr(hs, name) is not None
+    assert set(hs.__all__) <= set(dir(hs))
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    (block,) = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If)]
+    seen = {
+        name.asname: (node.module or "")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    table = {name: home for home, names in hs._HOMES.items() for name in names} | dict.fromkeys(hs._MODULES, "")
+    assert seen == table
+
+
+def test_every_result_and_config_of_the_library_is_public() -> None:
+    for name in ("Eigenpairs", "SpectralDensity", "Estimate", "Solution", "BlockNorms", "Analysis", "Verdict"):
+        assert issubclass(getattr(hs, name), hs.Result)
+    for name in (
+        "AnalyzeConfig",
+        "LinearOperator",
+        "ParameterSpace",
+        "Dense",
+        "LowRank",
+        "Kronecker",
+        "Sum",
+        "Product",
+    ):
+        assert isinstance(getattr(hs, name), type)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_importing_a_module_binds_that_module(name: str) -> None:
+    parent, _, leaf = name.rpartition(".")
+    module = importlib.import_module(name)
+    for public in hs.__all__:
+        getattr(hs, public)
+    assert isinstance(module, ModuleType)
+    assert getattr(importlib.import_module(parent), leaf) is module
