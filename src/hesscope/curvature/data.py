@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from ..errors import refuse
 from .gradient_mode import plain
+from .random_state import random_state_kept
 
 
 class Batches:
@@ -21,7 +22,7 @@ class Batches:
         self._source = source
         self._held: list[Any] | None = []
         total = 0.0
-        for batch in source:
+        for batch in _undrawn(source):
             total += _bytes(batch)
             if total > cache_bytes and not one_shot:
                 self._held = None
@@ -31,7 +32,7 @@ class Batches:
             refuse("data must hold at least one batch", "none", "Check the loader, or its drop_last.")
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._held if self._held is not None else self._source)
+        return iter(self._held) if self._held is not None else _undrawn(self._source)
 
     @property
     def single(self) -> bool:
@@ -42,6 +43,19 @@ class Batches:
     def held(self) -> bool:
         """Whether all batches are in memory."""
         return self._held is not None
+
+
+def _undrawn(source: Iterable[Any]) -> Iterator[Any]:
+    """The batches of a source; loaders draw seeds from the global random state, which is left as it was."""
+    with random_state_kept():
+        batches = iter(source)
+    while True:
+        with random_state_kept():
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+        yield batch
 
 
 def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may_be_empty: bool = False) -> Batches:

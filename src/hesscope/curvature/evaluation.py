@@ -13,13 +13,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import refuse
 from .default_forward import DefaultForward, Forward
-from .determinism import eval_mode, random_state_kept
+from .determinism import eval_mode
 from .functional_call import call_at
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
 from .losses.functions import is_sum_and_count, loss_of_function
 from .losses.parsing import SeparableLoss
 from .model_copy import private_copy, with_tensors
+from .random_state import random_state_kept
 from .replaced_operations import plain_operations
 
 Loss = SeparableLoss | Callable[..., Any]

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from ..errors import HesscopeError, refuse
 from .data import first_examples, tensors_of
-from .determinism import explain_forward_error, random_state_kept, same_value
+from .determinism import explain_forward_error, same_value
 from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
+from .random_state import random_state_kept
 
 if TYPE_CHECKING:
     from .problem import Problem

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import functionalize, grad, linearize
 
+from ...errors import HesscopeError
 from ...rng import Rng
 from ...space import ParameterSpace
 from ..problem import Problem, ScalarLoss
@@ -46,10 +47,16 @@ class LinearizedGradient:
         """Trace once, and compare one product with double backward."""
         if self._product is not None or self.fallback is not None:
             return
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
-            _, self._product = linearize(functionalize(grad(self._total)), dict(self.problem.parameters))
-        if not self._is_right():
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
+                _, self._product = linearize(functionalize(grad(self._total)), dict(self.problem.parameters))
+            right = self._is_right()
+        except HesscopeError:
+            raise
+        except Exception:  # operations without a forward derivative raise whatever they like
+            right = False
+        if not right:
             self._product, self.fallback = None, GradientGraphs(self.problem)
 
     def _is_right(self) -> bool:
