@@ -130,7 +130,7 @@ ROWS = [
     Row("smoothing-nan", lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=NAN))), r"label_smoothing must lie in \[0, 1\]", "nan", r"\w"),
     Row("huber-delta-negative", lambda: of(loss=nn.HuberLoss(delta=-1.0), batch=(inputs(), torch.zeros(12, 3))), "delta must be", "-1", r"\w"),
     Row("smooth-l1-beta-zero", lambda: of(loss=nn.SmoothL1Loss(beta=0.0), batch=(inputs(), torch.zeros(12, 3))), "beta must be", "0", r"\w"),
-    Row("smooth-l1-beta-negative", lambda: nn.SmoothL1Loss(beta=-1.0) and of(loss=nn.SmoothL1Loss(beta=-1.0), batch=(inputs(), torch.zeros(12, 3))), "beta must be", "-1", r"\w"),
+    Row("smooth-l1-beta-negative", lambda: of(loss=nn.SmoothL1Loss(beta=-1.0), batch=(inputs(), torch.zeros(12, 3))), "beta must be", "-1", r"\w"),
     Row("loss-misspelt", lambda: of(loss="crossentropy"), "a loss name must be known", "'crossentropy'", "cross_entropy"),
     Row("loss-none", lambda: of(loss=None), "loss must be a torch loss", "NoneType", "Names: cross_entropy"),
     Row("loss-number", lambda: of(loss=0.5), "loss must be a torch loss", "float", "Names: cross_entropy"),
