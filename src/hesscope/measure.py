@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from .arguments import as_float, is_count, real_array, shown
 from .errors import refuse
 
 Array = NDArray[np.float64]
+_ROUNDING = 1e-12  # a level may leave [0, 1] by this much, and is then its end
 
 
 class Measure(ABC):
@@ -43,11 +45,14 @@ class Measure(ABC):
 
     def mass(self, left: float, right: float) -> float:
         """P(left < λ <= right)."""
+        if not left <= right:
+            refuse("an interval needs left <= right", f"{left} and {right}", "Exchange them.")
         low, high = self.cdf([left, right])
         return float(high - low)
 
     def kolmogorov(self, other: Measure) -> float:
         """sup_x |F(x) - G(x)|: at the atoms where there are any, else on a grid of 4001 quantiles."""
+        as_measure(other, "the other measure")
         points = np.unique(np.concatenate([self._test_points(), other._test_points()]))
         # A cdf jumps at its atoms: look at both sides of every point.
         both = np.concatenate([points, np.nextafter(points, -np.inf)])
@@ -55,6 +60,9 @@ class Measure(ABC):
 
     def wasserstein(self, other: Measure, points: int = 4001) -> float:
         """W1 = ∫ |F^-1 - G^-1| dq (exact between atomic measures, midpoint rule otherwise)."""
+        as_measure(other, "the other measure")
+        if not is_count(points, 1):
+            refuse("points must be an integer >= 1", shown(points), "The default is 4001.")
         if isinstance(self, AtomicMeasure) and isinstance(other, AtomicMeasure):
             grid = np.unique(np.concatenate([self.nodes, other.nodes]))
             return float(np.sum(np.abs(self.cdf(grid[:-1]) - other.cdf(grid[:-1])) * np.diff(grid)))
@@ -80,12 +88,13 @@ class AtomicMeasure(Measure):
     @staticmethod
     def of(nodes: ArrayLike, weights: ArrayLike | None = None) -> AtomicMeasure:
         """Sort the nodes and normalise the weights (equal ones when none are given)."""
-        x = np.asarray(nodes, dtype=np.float64).ravel()
-        w = np.full(x.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64).ravel()
-        if x.size == 0 or w.shape != x.shape or not np.all(np.isfinite(x)) or not w.sum() > 0 or (w < 0).any():
+        x = real_array("nodes", nodes, "Pass eigenvalues.").ravel()
+        w = np.full(x.shape, 1.0) if weights is None else real_array("weights", weights).ravel()
+        fault = _fault(x, w)
+        if fault:
             refuse(
                 "a measure needs at least one finite node and as many non-negative weights",
-                f"{x.size} nodes, {w.size} weights",
+                fault,
                 "Pass eigenvalues, or quadrature nodes with their weights.",
             )
         order = np.argsort(x, kind="stable")
@@ -94,7 +103,14 @@ class AtomicMeasure(Measure):
     @staticmethod
     def mixture(parts: list[AtomicMeasure], shares: ArrayLike | None = None) -> AtomicMeasure:
         """The average of measures (with equal shares when none are given)."""
-        s = np.full(len(parts), 1.0 / len(parts)) if shares is None else np.asarray(shares, dtype=np.float64)
+        if not parts:
+            refuse("a mixture needs at least one measure", "none", "Pass a list of measures.")
+        for part in parts:
+            if not isinstance(part, AtomicMeasure):
+                refuse("the parts of a mixture must be atomic measures", shown(part), "Use AtomicMeasure.of.")
+        s = np.full(len(parts), 1.0 / len(parts)) if shares is None else real_array("shares", shares).ravel()
+        if s.size != len(parts) or not (s >= 0).all():
+            refuse(f"shares must be {len(parts)} numbers >= 0", f"{s.tolist()}", "Pass one for each measure.")
         return AtomicMeasure.of(
             np.concatenate([part.nodes for part in parts]),
             np.concatenate([share * part.weights for share, part in zip(s, parts, strict=True)]),
@@ -102,24 +118,28 @@ class AtomicMeasure(Measure):
 
     def cdf(self, x: ArrayLike) -> Array:
         total = np.concatenate([[0.0], np.cumsum(self.weights)])
-        return np.asarray(np.minimum(total, 1.0)[np.searchsorted(self.nodes, np.asarray(x, float), side="right")])
+        return np.asarray(np.minimum(total, 1.0)[np.searchsorted(self.nodes, points_of(x), side="right")])
 
     def moment(self, k: int) -> float:
-        return float(self.weights @ self.nodes**k)
+        power = as_float(k)
+        with np.errstate(all="ignore"):
+            found = np.nan if power is None else float(self.weights @ self.nodes**k)
+        if not np.isfinite(found):
+            refuse(
+                "a moment needs a power that every node has",
+                f"k = {shown(k)} with nodes from {self.nodes[0]:g} to {self.nodes[-1]:g}",
+                "Use an integer k >= 0.",
+            )
+        return found
 
     def quantile(self, q: ArrayLike) -> Array:
         total = np.cumsum(self.weights)
-        place = np.searchsorted(total, np.asarray(q, dtype=np.float64) * (1 - 1e-14), side="left")
+        place = np.searchsorted(total, levels_of(q) * (1 - 1e-14), side="left")
         return np.asarray(self.nodes[np.minimum(place, self.nodes.size - 1)])
 
     def density(self, x: ArrayLike, width: float = 0.0) -> Array:
-        if not width > 0:
-            refuse(
-                "the density of an atomic measure needs width > 0",
-                f"width={width}",
-                "Try 1 % of the spectrum's range.",
-            )
-        points = np.asarray(x, dtype=np.float64)
+        _need_width(width)
+        points = points_of(x)
         flat = points.reshape(-1)
         out = np.empty_like(flat)
         step = max(1, 4_000_000 // max(1, self.nodes.size))
@@ -130,8 +150,55 @@ class AtomicMeasure(Measure):
 
     def smooth_cdf(self, x: ArrayLike, width: float) -> Array:
         """The cdf of the measure convolved with a Gaussian of standard deviation `width`."""
-        z = (np.asarray(x, dtype=np.float64)[..., None] - self.nodes) / width
+        _need_width(width)
+        z = (points_of(x)[..., None] - self.nodes) / width
         return np.asarray(ndtr(z) @ self.weights)
 
     def _test_points(self) -> Array:
         return self.nodes
+
+
+def as_measure(given: object, what: str) -> Measure:
+    """The measure; refuses bare eigenvalues, which do not say whether they are all of them."""
+    if not isinstance(given, Measure):
+        refuse(f"{what} must be a measure", shown(given), "Use AtomicMeasure.of for eigenvalues.")
+    return given
+
+
+def points_of(x: ArrayLike) -> Array:
+    """Points of the real line, infinite ones included."""
+    points = real_array("x", x)
+    if np.isnan(points).any():
+        refuse("x must hold numbers", "nan among them", "Remove these entries.")
+    return points
+
+
+def levels_of(q: ArrayLike) -> Array:
+    """Probabilities, which rounding may have left a little outside."""
+    levels = real_array("q", q)
+    outside = ~((levels >= -_ROUNDING) & (levels <= 1 + _ROUNDING))
+    if outside.any():
+        refuse("the levels of quantiles must lie in [0, 1]", f"{levels[outside].flat[0]}", "Divide per cent by 100.")
+    return np.clip(levels, 0.0, 1.0)
+
+
+def _need_width(width: float) -> None:
+    found = as_float(width)
+    if found is None or not found > 0:
+        refuse(
+            "the density of an atomic measure needs width > 0",
+            f"width={width}",
+            "Try 1 % of the spectrum's range.",
+        )
+
+
+def _fault(nodes: Array, weights: Array) -> str:
+    """What keeps nodes and weights from being a measure; nothing where they are one."""
+    if nodes.size == 0 or weights.shape != nodes.shape:
+        return f"{nodes.size} nodes, {weights.size} weights"
+    bad_nodes, bad_weights = nodes[~np.isfinite(nodes)], weights[~(np.isfinite(weights) & (weights >= 0))]
+    if bad_nodes.size:
+        return f"a node {bad_nodes[0]}"
+    if bad_weights.size:
+        return f"a weight {bad_weights[0]}"
+    return "" if weights.sum() > 0 else "weights that sum to 0"

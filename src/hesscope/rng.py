@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .arguments import shown
 from .errors import refuse
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ class Rng:
 
     seed: int = 0
     path: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int | np.integer) or isinstance(self.seed, bool):
+            refuse("a seed must be an integer", shown(self.seed), "Use Rng(0).")
+        if not (isinstance(self.path, tuple) and all(isinstance(name, str) for name in self.path)):
+            refuse("a path must be a tuple of texts", shown(self.path), "Use Rng(seed).child(name).")
 
     @staticmethod
     def of(rng: Rng | int | None) -> Rng:
@@ -57,3 +64,8 @@ class Rng:
         import torch
 
         return torch.Generator().manual_seed(self.key)
+
+
+def as_rng(given: Rng | int | None, otherwise: Rng) -> Rng:
+    """The source that was given, `otherwise` where nothing was."""
+    return otherwise if given is None else Rng.of(given)

@@ -11,6 +11,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from .arguments import shown
 from .errors import refuse
 
 
@@ -63,9 +64,13 @@ class ParameterSpace:
 
     def match(self, globs: str | Iterable[str]) -> tuple[str, ...]:
         """The names that some glob matches, in the order of the space; an unmatched glob is an error."""
-        patterns = [globs] if isinstance(globs, str) else list(globs)
+        patterns = [globs] if isinstance(globs, str) else list(globs) if isinstance(globs, Iterable) else [globs]
+        if not patterns:
+            self._unknown([])
         chosen: set[str] = set()
         for pattern in patterns:
+            if not isinstance(pattern, str):
+                self._unknown(pattern)
             # A name is itself, also where it reads like a pattern, as that of a module called "[ab]".
             exact = pattern in self.names
             found = {name for name in self.names if name == pattern or (not exact and fnmatchcase(name, pattern))}
@@ -94,12 +99,18 @@ class ParameterSpace:
 
     def pack(self, tensors: Sequence[Tensor | None], like: Tensor) -> Tensor:
         """One flat vector from tensors in the order of the space; `None` becomes zeros."""
+        if len(tensors) != len(self.names):
+            refuse(f"a vector of this space is made of {len(self.names)} tensors", f"{len(tensors)}", self._here())
         flat = like.new_empty(self.size)
         start = 0
-        for tensor, size in zip(tensors, self.sizes, strict=True):
+        for index, (tensor, size) in enumerate(zip(tensors, self.sizes, strict=True)):
             piece = flat[start : start + size]
             if tensor is None:
                 piece.zero_()
+            elif tensor.numel() != size:
+                refuse(
+                    f"{self.names[index]!r} must have shape {self.shapes[index]}", f"{tuple(tensor.shape)}", self._here()
+                )
             else:
                 piece.copy_(tensor.detach().reshape(-1))
             start += size
@@ -107,6 +118,8 @@ class ParameterSpace:
 
     def unpack(self, flat: Tensor) -> list[Tensor]:
         """Views of a flat `(n,)` vector, shaped as the tensors of the space."""
+        if not isinstance(flat, Tensor):
+            refuse("a flat vector must be a tensor", type(flat).__name__, "Use torch.from_numpy for an array.")
         if flat.shape != (self.size,):
             refuse(
                 f"a flat vector must have shape ({self.size},)",
@@ -115,6 +128,9 @@ class ParameterSpace:
             )
         return [flat[place].view(shape) for (_, place), shape in zip(self.slices(), self.shapes, strict=True)]
 
-    def _unknown(self, pattern: str) -> NoReturn:
-        shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
-        refuse("a parameter glob must match at least one parameter", f"{pattern!r}", f"Parameters here: {shown}.")
+    def _unknown(self, pattern: object) -> NoReturn:
+        given = repr(pattern) if isinstance(pattern, str | list) else shown(pattern)
+        refuse("a parameter glob must match at least one parameter", given, self._here())
+
+    def _here(self) -> str:
+        return f"Parameters here: {', '.join(self.names[:12])}{', ...' if len(self.names) > 12 else ''}."
