@@ -110,7 +110,11 @@ class AtomicMeasure(Measure):
                 refuse("the parts of a mixture must be atomic measures", shown(part), "Use AtomicMeasure.of.")
         s = np.full(len(parts), 1.0 / len(parts)) if shares is None else real_array("shares", shares).ravel()
         if s.size != len(parts) or not (s >= 0).all():
-            refuse(f"shares must be {len(parts)} numbers >= 0", f"{s.tolist()}", "Pass one for each measure.")
+            refuse(
+                f"shares must be {len(parts)} number{'s' if len(parts) > 1 else ''} >= 0",
+                f"{s.tolist()}",
+                "Pass one for each measure.",
+            )
         return AtomicMeasure.of(
             np.concatenate([part.nodes for part in parts]),
             np.concatenate([share * part.weights for share, part in zip(s, parts, strict=True)]),

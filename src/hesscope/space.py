@@ -109,7 +109,9 @@ class ParameterSpace:
                 piece.zero_()
             elif tensor.numel() != size:
                 refuse(
-                    f"{self.names[index]!r} must have shape {self.shapes[index]}", f"{tuple(tensor.shape)}", self._here()
+                    f"{self.names[index]!r} must have shape {self.shapes[index]}",
+                    f"{tuple(tensor.shape)}",
+                    self._here(),
                 )
             else:
                 piece.copy_(tensor.detach().reshape(-1))

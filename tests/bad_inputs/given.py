@@ -46,11 +46,11 @@ def spoiled(tensor: Tensor, value: float, place: int = 0) -> Tensor:
     return out
 
 
-def of(
-    model: Any = None, loss: Any = "cross_entropy", batch: Any = "usual", params: Any = "*", **settings: Any
-) -> Any:
+def of(model: Any = None, loss: Any = "cross_entropy", batch: Any = "usual", params: Any = "*", **settings: Any) -> Any:
     """`Problem.of` where everything that is not given is in order."""
-    return hs.Problem.of(network() if model is None else model, loss, data() if batch == "usual" else batch, params, **settings)
+    return hs.Problem.of(
+        network() if model is None else model, loss, data() if batch == "usual" else batch, params, **settings
+    )
 
 
 @cache

@@ -1,31 +1,16 @@
-"""Data that hold no examples, losses that are no losses, and targets that do not fit them."""
+"""Losses that are no losses, and targets that do not fit them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from .given import INF, NAN, data, hs, inputs, labels, network, of, spoiled
+from .given import INF, NAN, hs, inputs, labels, network, of, spoiled
 from .row import Row
 
 F = nn.functional
-
-
-def _dataset() -> TensorDataset:
-    return TensorDataset(*data())
-
-
-def _empty_dataset() -> TensorDataset:
-    return TensorDataset(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64))
-
-
-def _nothing() -> Iterator[Any]:
-    yield from ()
 
 
 def _returning(make: Any) -> Any:
@@ -75,87 +60,248 @@ def _weighted(*weights: float) -> Any:
 
 
 ROWS = [
-    Row("data-number", lambda: of(batch=5), "data must be tensors", "int", r"data=\(inputs, targets\)"),
-    Row("data-text", lambda: of(batch="mnist"), "data must be", "str", r"data=\(inputs, targets\)"),
-    Row("data-nothing", lambda: of(batch=()), "data must hold", "none|0", r"\w"),
-    Row("data-empty-list", lambda: of(batch=[]), "data must hold", "none|0", r"\w"),
-    Row("data-no-examples", lambda: of(batch=(torch.zeros(0, 4), torch.zeros(0).long())), "at least one example", "0 examples", "tensors"),
-    Row("data-lengths", lambda: of(batch=(inputs(12), labels(11))), "as many examples", r"\(12, 4\), \(11,\)", "equal"),
-    Row("data-inputs-only", lambda: of(batch=inputs()), "data must be|a batch must be", "Tensor", r"\(inputs, targets\)|forward="),
-    Row("data-arrays", lambda: of(batch=(inputs().numpy(), labels().numpy())), "tensor", "ndarray", r"from_numpy|as_tensor"),
-    Row("data-array", lambda: of(batch=inputs().numpy()), "tensor", "ndarray", r"from_numpy|as_tensor"),
-    Row("data-list-targets", lambda: of(batch=(inputs(), labels().tolist())), "tensor", "list", r"tensor"),
-    Row("data-list-of-two", lambda: of(batch=[inputs(), labels()]), "a batch must be|data must be", "Tensor|list", r"forward=|\(inputs, targets\)"),
-    Row("data-list-of-numbers", lambda: of(batch=[1, 2, 3]), "a batch must be", "int", r"forward=|\(inputs, targets\)"),
-    Row("data-missing", lambda: of(batch=None), "data", "None", r"data=\(inputs, targets\)"),
-    Row("data-dict-no-targets", lambda: of(batch={"input_ids": inputs()}), "a dict batch must have one of", r"\['input_ids'\]", "forward="),
-    Row("data-empty-dict", lambda: of(batch={}), "a dict batch must have one of", r"\[\]", "forward="),
-    Row("data-shuffled", lambda: of(batch=DataLoader(_dataset(), shuffle=True)), "same order on every pass", "shuffles", "shuffle=False"),
-    Row("data-sampled", lambda: of(batch=DataLoader(_dataset(), sampler=RandomSampler(_dataset()))), "same order on every pass", "at random", "shuffle=False"),
-    Row("data-empty-loader", lambda: of(batch=DataLoader(_dataset(), batch_size=100, drop_last=True)), "at least one batch", "none", "drop_last"),
-    Row("data-empty-dataset", lambda: of(batch=_empty_dataset()), "data must hold", "none|0", r"\w"),
-    Row("data-empty-iterator", lambda: of(batch=_nothing()), "at least one batch", "none", "loader"),
-    Row("data-batches-of-arrays", lambda: of(batch=[(inputs().numpy(), labels().numpy())]), "tensor", "ndarray", r"from_numpy|as_tensor"),
-    Row("inputs-nan", lambda: _used(of(batch=(spoiled(inputs(), NAN), labels()))), "must be finite", "nan", r"\w"),
-    Row("inputs-infinite", lambda: _used(of(nn.Linear(4, 3), batch=(spoiled(inputs(), INF), labels()))), "must be finite", "nan|inf", r"\w"),
-    Row("inputs-nan-later", lambda: _used(of(batch=(spoiled(inputs(), NAN, 47), labels()), batch_size=4)), "must be finite", "batch 2", r"\w"),
-    Row("inputs-nan-gradient", lambda: of(batch=(spoiled(inputs(), NAN), labels())).gradient(), "must be finite", "nan", r"\w"),
-    Row("inputs-integer", lambda: of(batch=(torch.ones(12, 4, dtype=torch.int64), labels())), "must run on the first batch", "int64", r"x\.float\(\)"),
-    Row("inputs-double", lambda: of(batch=(inputs().double(), labels())), "must run on the first batch", "float64", r"\w"),
-    Row("inputs-width", lambda: of(batch=(inputs(12, 7), labels())), "must run on the first batch", r"\(12, 7\)", "forward="),
-    Row("inputs-complex", lambda: of(batch=(inputs().to(torch.complex64), labels())), "must run on the first batch", "complex64", r"\w"),
-    Row("labels-too-large", lambda: of(batch=(inputs(), labels() + 1)), r"class labels must lie in \[0, 3\)", "labels from 1 to 3", "outputs"),
-    Row("labels-too-large-later", lambda: _used(of(batch=(inputs(), torch.cat([labels(8), labels(4) + 5])), batch_size=4)), r"class labels must lie in \[0, 3\)", "5 to 7", "outputs"),
-    Row("labels-negative", lambda: of(batch=(inputs(), labels() - 1)), r"class labels must lie in \[0, 3\)", "labels from -1", "ignore_index"),
-    Row("labels-all-ignored", lambda: _used(of(batch=(inputs(), torch.full((12,), -100)))), "must count for something", "0", "ignored"),
-    Row("labels-one-hot-integers", lambda: of(batch=(inputs(), F.one_hot(labels()))), "cross-entropy targets must fit", r"\(12, 3\)", r"class indices of shape \(12,\)"),
-    Row("labels-bool", lambda: of(batch=(inputs(), labels() > 0)), "class labels|targets must", "bool", r"long|integer"),
-    Row("labels-float", lambda: of(batch=(inputs(), labels().float())), "cross-entropy targets must fit|class", r"\(12,\)|float32", r"\w"),
+    Row(
+        "labels-too-large",
+        lambda: of(batch=(inputs(), labels() + 1)),
+        r"class labels must lie in \[0, 3\)",
+        "labels from 1 to 3",
+        "outputs",
+    ),
+    Row(
+        "labels-too-large-later",
+        lambda: _used(of(batch=(inputs(), torch.cat([labels(8), labels(4) + 5])), batch_size=4)),
+        r"class labels must lie in \[0, 3\)",
+        "5 to 7",
+        "outputs",
+    ),
+    Row(
+        "labels-negative",
+        lambda: of(batch=(inputs(), labels() - 1)),
+        r"class labels must lie in \[0, 3\)",
+        "labels from -1",
+        "ignore_index",
+    ),
+    Row(
+        "labels-all-ignored",
+        lambda: _used(of(batch=(inputs(), torch.full((12,), -100)))),
+        "must count for something",
+        "0",
+        "ignored",
+    ),
+    Row(
+        "labels-one-hot-integers",
+        lambda: of(batch=(inputs(), F.one_hot(labels()))),
+        "cross-entropy targets must fit",
+        r"\(12, 3\)",
+        r"class indices of shape \(12,\)",
+    ),
+    Row(
+        "labels-bool", lambda: of(batch=(inputs(), labels() > 0)), "class labels|targets must", "bool", r"long|integer"
+    ),
+    Row(
+        "labels-float",
+        lambda: of(batch=(inputs(), labels().float())),
+        "cross-entropy targets must fit|class",
+        r"\(12,\)|float32",
+        r"\w",
+    ),
     Row("soft-labels-negative", lambda: _used(of(batch=(inputs(), _soft(-0.5)))), r"\[0, 1\]", r"-0\.5", r"\w"),
     Row("soft-labels-above-one", lambda: _used(of(batch=(inputs(), _soft(7.0)))), r"\[0, 1\]", "7", r"\w"),
     Row("soft-labels-nan", lambda: _used(of(batch=(inputs(), _soft(NAN)))), r"finite|\[0, 1\]", "nan", r"\w"),
     Row("bce-above-one", lambda: _used(of(loss="bce", batch=(inputs(), _halves(2.0)))), r"\[0, 1\]", "2", r"\w"),
-    Row("bce-negative", lambda: _used(of(loss=nn.BCEWithLogitsLoss(), batch=(inputs(), _halves(-1.0)))), r"\[0, 1\]", "-1", r"\w"),
-    Row("bce-weight-negative", lambda: _used(of(loss=nn.BCEWithLogitsLoss(weight=torch.tensor(-1.0)), batch=(inputs(), _halves(0.0)))), "weight", "-1", r"\w"),
-    Row("bce-pos-weight-negative", lambda: _used(of(loss=nn.BCEWithLogitsLoss(pos_weight=-torch.ones(3)), batch=(inputs(), _halves(0.0)))), "pos_weight", "-1", r"\w"),
-    Row("mse-shape", lambda: of(loss="mse", batch=(inputs(), torch.zeros(12, 1))), "targets must have the shape of the outputs", r"\(12, 1\)", "Broadcasting"),
-    Row("mse-nan-target", lambda: _used(of(loss="mse", batch=(inputs(), spoiled(torch.zeros(12, 3), NAN)))), "must be finite", "nan", r"\w"),
-    Row("mse-complex-target", lambda: of(loss="mse", batch=(inputs(), torch.zeros(12, 3, dtype=torch.complex64))), "target", "complex64", r"\w"),
+    Row(
+        "bce-negative",
+        lambda: _used(of(loss=nn.BCEWithLogitsLoss(), batch=(inputs(), _halves(-1.0)))),
+        r"\[0, 1\]",
+        "-1",
+        r"\w",
+    ),
+    Row(
+        "bce-weight-negative",
+        lambda: _used(of(loss=nn.BCEWithLogitsLoss(weight=torch.tensor(-1.0)), batch=(inputs(), _halves(0.0)))),
+        "weight",
+        "-1",
+        r"\w",
+    ),
+    Row(
+        "bce-pos-weight-negative",
+        lambda: _used(of(loss=nn.BCEWithLogitsLoss(pos_weight=-torch.ones(3)), batch=(inputs(), _halves(0.0)))),
+        "pos_weight",
+        "-1",
+        r"\w",
+    ),
+    Row(
+        "mse-shape",
+        lambda: of(loss="mse", batch=(inputs(), torch.zeros(12, 1))),
+        "targets must have the shape of the outputs",
+        r"\(12, 1\)",
+        "Broadcasting",
+    ),
+    Row(
+        "mse-nan-target",
+        lambda: _used(of(loss="mse", batch=(inputs(), spoiled(torch.zeros(12, 3), NAN)))),
+        "must be finite",
+        "nan",
+        r"\w",
+    ),
+    Row(
+        "mse-complex-target",
+        lambda: of(loss="mse", batch=(inputs(), torch.zeros(12, 3, dtype=torch.complex64))),
+        "target",
+        "complex64",
+        r"\w",
+    ),
     Row("class-weight-negative", lambda: _weighted(1.0, -1.0, 1.0), "weight", "-1", r"\w"),
     Row("class-weight-nan", lambda: _weighted(1.0, NAN, 1.0), "weight", "nan", r"\w"),
     Row("class-weight-zero", lambda: _weighted(0.0, 0.0, 0.0), "must count for something", "0", "weighted by zero"),
     Row("class-weight-length", lambda: _weighted(1.0, 1.0), "weight.*3", r"2|\(2,\)", r"\w"),
-    Row("smoothing-above-one", lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=1.5))), r"label_smoothing must lie in \[0, 1\]", r"1\.5", r"\w"),
-    Row("smoothing-negative", lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=-0.1))), r"label_smoothing must lie in \[0, 1\]", r"-0\.1", r"\w"),
-    Row("smoothing-nan", lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=NAN))), r"label_smoothing must lie in \[0, 1\]", "nan", r"\w"),
-    Row("huber-delta-negative", lambda: of(loss=nn.HuberLoss(delta=-1.0), batch=(inputs(), torch.zeros(12, 3))), "delta must be", "-1", r"\w"),
-    Row("smooth-l1-beta-zero", lambda: of(loss=nn.SmoothL1Loss(beta=0.0), batch=(inputs(), torch.zeros(12, 3))), "beta must be", "0", r"\w"),
-    Row("smooth-l1-beta-negative", lambda: of(loss=nn.SmoothL1Loss(beta=-1.0), batch=(inputs(), torch.zeros(12, 3))), "beta must be", "-1", r"\w"),
-    Row("loss-misspelt", lambda: of(loss="crossentropy"), "a loss name must be known", "'crossentropy'", "cross_entropy"),
+    Row(
+        "smoothing-above-one",
+        lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=1.5))),
+        r"label_smoothing must lie in \[0, 1\]",
+        r"1\.5",
+        r"\w",
+    ),
+    Row(
+        "smoothing-negative",
+        lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=-0.1))),
+        r"label_smoothing must lie in \[0, 1\]",
+        r"-0\.1",
+        r"\w",
+    ),
+    Row(
+        "smoothing-nan",
+        lambda: _used(of(loss=nn.CrossEntropyLoss(label_smoothing=NAN))),
+        r"label_smoothing must lie in \[0, 1\]",
+        "nan",
+        r"\w",
+    ),
+    Row(
+        "huber-delta-negative",
+        lambda: of(loss=nn.HuberLoss(delta=-1.0), batch=(inputs(), torch.zeros(12, 3))),
+        "delta must be",
+        "-1",
+        r"\w",
+    ),
+    Row(
+        "smooth-l1-beta-zero",
+        lambda: of(loss=nn.SmoothL1Loss(beta=0.0), batch=(inputs(), torch.zeros(12, 3))),
+        "beta must be",
+        "0",
+        r"\w",
+    ),
+    Row(
+        "smooth-l1-beta-negative",
+        lambda: of(loss=nn.SmoothL1Loss(beta=-1.0), batch=(inputs(), torch.zeros(12, 3))),
+        "beta must be",
+        "-1",
+        r"\w",
+    ),
+    Row(
+        "loss-misspelt", lambda: of(loss="crossentropy"), "a loss name must be known", "'crossentropy'", "cross_entropy"
+    ),
     Row("loss-none", lambda: of(loss=None), "loss must be a torch loss", "NoneType", "Names: cross_entropy"),
     Row("loss-number", lambda: of(loss=0.5), "loss must be a torch loss", "float", "Names: cross_entropy"),
-    Row("loss-class", lambda: of(loss=nn.CrossEntropyLoss), "loss must be", "CrossEntropyLoss", r"CrossEntropyLoss\(\)"),
-    Row("loss-unreduced", lambda: of(loss=nn.CrossEntropyLoss(reduction="none")), "reduction 'mean' or 'sum'", "'none'", r"\(sum, count\)"),
+    Row(
+        "loss-class", lambda: of(loss=nn.CrossEntropyLoss), "loss must be", "CrossEntropyLoss", r"CrossEntropyLoss\(\)"
+    ),
+    Row(
+        "loss-unreduced",
+        lambda: of(loss=nn.CrossEntropyLoss(reduction="none")),
+        "reduction 'mean' or 'sum'",
+        "'none'",
+        r"\(sum, count\)",
+    ),
     Row("loss-model", lambda: of(loss=network()), "reduction 'mean' or 'sum'", "None", r"\(sum, count\)"),
-    Row("loss-one-argument", lambda: of(loss=lambda model: model(inputs()).square().sum()), r"loss\(model, batch\)|must run", "1|argument", r"\w"),
-    Row("loss-two-arguments-no-data", lambda: of(loss=lambda model, batch: (model(inputs()).sum(), 1), batch=None), r"loss\(model\)|must run", "batch|argument", r"\w"),
-    Row("loss-gives-none", lambda: _returning(lambda total, count: None), r"must return \(sum, count\)", "NoneType", "summed loss"),
-    Row("loss-gives-text", lambda: _returning(lambda total, count: "0.3"), r"must return \(sum, count\)", "str", "summed loss"),
-    Row("loss-gives-mean", lambda: _returning(lambda total, count: total / count), r"must return \(sum, count\)", "Tensor", "summed loss"),
-    Row("loss-gives-vector", lambda: _returning(lambda total, count: (torch.stack([total, total]), count)), r"must return \(sum, count\)", r"tuple|\(2,\)", "summed loss"),
-    Row("loss-gives-three", lambda: _returning(lambda total, count: (total, count, 1)), r"must return \(sum, count\)", "tuple|3", "summed loss"),
-    Row("loss-gives-number", lambda: _returning(lambda total, count: (float(total), count)), r"must return \(sum, count\)", "tuple|float", "summed loss"),
+    Row(
+        "loss-one-argument",
+        lambda: of(loss=lambda model: model(inputs()).square().sum()),
+        r"loss\(model, batch\)|must run",
+        "1|argument",
+        r"\w",
+    ),
+    Row(
+        "loss-two-arguments-no-data",
+        lambda: of(loss=lambda model, batch: (model(inputs()).sum(), 1), batch=None),
+        r"loss\(model\)|must run",
+        "batch|argument",
+        r"\w",
+    ),
+    Row(
+        "loss-gives-none",
+        lambda: _returning(lambda total, count: None),
+        r"must return \(sum, count\)",
+        "NoneType",
+        "summed loss",
+    ),
+    Row(
+        "loss-gives-text",
+        lambda: _returning(lambda total, count: "0.3"),
+        r"must return \(sum, count\)",
+        "str",
+        "summed loss",
+    ),
+    Row(
+        "loss-gives-mean",
+        lambda: _returning(lambda total, count: total / count),
+        r"must return \(sum, count\)",
+        "Tensor",
+        "summed loss",
+    ),
+    Row(
+        "loss-gives-vector",
+        lambda: _returning(lambda total, count: (torch.stack([total, total]), count)),
+        r"must return \(sum, count\)",
+        r"tuple|\(2,\)",
+        "summed loss",
+    ),
+    Row(
+        "loss-gives-three",
+        lambda: _returning(lambda total, count: (total, count, 1)),
+        r"must return \(sum, count\)",
+        "tuple|3",
+        "summed loss",
+    ),
+    Row(
+        "loss-gives-number",
+        lambda: _returning(lambda total, count: (float(total), count)),
+        r"must return \(sum, count\)",
+        "tuple|float",
+        "summed loss",
+    ),
     Row("loss-gives-complex", lambda: _returning(lambda total, count: (total * 1j, count)), "real", "complex", r"\w"),
     Row("loss-count-negative", lambda: _returning(lambda total, count: (total, -count)), "count", "-12", r"\w"),
-    Row("loss-count-zero", lambda: _returning(lambda total, count: (total, 0)), "must count for something|count", "0", r"\w"),
+    Row(
+        "loss-count-zero",
+        lambda: _returning(lambda total, count: (total, 0)),
+        "must count for something|count",
+        "0",
+        r"\w",
+    ),
     Row("loss-count-nan", lambda: _returning(lambda total, count: (total, NAN)), "count", "nan", r"\w"),
     Row("loss-count-infinite", lambda: _returning(lambda total, count: (total, INF)), "count", "inf", r"\w"),
     Row("loss-count-text", lambda: _returning(lambda total, count: (total, "all")), "count", "'all'|str", r"\w"),
     Row("loss-count-none", lambda: _returning(lambda total, count: (total, None)), "count", "None", r"\w"),
-    Row("loss-nan", lambda: _returning(lambda total, count: (total * NAN, count)), "loss must be finite", "nan", "batch"),
-    Row("loss-mean-as-sum", lambda: _used(of(loss=_mean_as_sum)), "sum", "mean|twice|half|batch", r"reduction='sum'|sum"),
-    Row("loss-cut-off", lambda: of(loss=_cut_off).gradient(), "depend on|differentiable", "no |none|without|detach", r"\w"),
+    Row(
+        "loss-nan", lambda: _returning(lambda total, count: (total * NAN, count)), "loss must be finite", "nan", "batch"
+    ),
+    Row(
+        "loss-mean-as-sum", lambda: _used(of(loss=_mean_as_sum)), "sum", "mean|twice|half|batch", r"reduction='sum'|sum"
+    ),
+    Row(
+        "loss-cut-off",
+        lambda: of(loss=_cut_off).gradient(),
+        "depend on|differentiable",
+        "no |none|without|detach",
+        r"\w",
+    ),
     Row("loss-raises", lambda: of(loss=_breaks), "must run on the first batch", "ZeroDivisionError: no tokens", r"\w"),
     Row("loss-random", lambda: of(loss=_noisy), "fixed function of the parameters", "on two calls", "freeze=True"),
-    Row("loss-without-data-gives-pair-of-text", lambda: hs.Problem.of(network(), lambda model: ("a", "b")), r"must return", "tuple|str", r"\w"),
+    Row(
+        "loss-without-data-gives-pair-of-text",
+        lambda: hs.Problem.of(network(), lambda model: ("a", "b")),
+        r"must return",
+        "tuple|str",
+        r"\w",
+    ),
 ]

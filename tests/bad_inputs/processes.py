@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 from .given import NAN, SIZE, hs, inputs, labels, of, spoiled
 from .row import Row
@@ -16,7 +17,7 @@ from .row import Row
 @contextmanager
 def _group() -> Iterator[None]:
     """A group of one process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         yield
     finally:
@@ -38,11 +39,35 @@ def _nan_in_group() -> object:
 
 ROWS = [
     Row("no-group", lambda: of(distributed=True).loss_value(), "distributed", "no|not", "init_process_group"),
-    Row("no-group-product", lambda: hs.Hessian(of(distributed=True)) @ torch.ones(SIZE), "distributed", "no|not", "init_process_group"),
+    Row(
+        "no-group-product",
+        lambda: hs.Hessian(of(distributed=True)) @ torch.ones(SIZE),
+        "distributed",
+        "no|not",
+        "init_process_group",
+    ),
     Row("distributed-text", lambda: of(distributed="no"), "distributed must be", "'no'", "True|False"),
     Row("jacobian", _in_group(hs.Jacobian), "a Jacobian lives in one process", "a distributed problem", "GaussNewton"),
-    Row("bound", _in_group(lambda p: hs.pacbayes.split(p, 3)), "all data in one process", "a distributed problem", "without distributed"),
-    Row("vector-length", _in_group(lambda p: hs.Hessian(p) @ torch.ones(3)), rf"needs a tensor of shape \({SIZE},\)", r"\(3,\)", r"\w"),
-    Row("solve-nan", _in_group(lambda p: hs.solve(hs.Hessian(p), torch.full((SIZE,), NAN))), "b must be finite", "NaN", "right-hand side"),
+    Row(
+        "bound",
+        _in_group(lambda p: hs.pacbayes.split(p, 3)),
+        "all data in one process",
+        "a distributed problem",
+        "without distributed",
+    ),
+    Row(
+        "vector-length",
+        _in_group(lambda p: hs.Hessian(p) @ torch.ones(3)),
+        rf"needs a tensor of shape \({SIZE},\)",
+        r"\(3,\)",
+        r"\w",
+    ),
+    Row(
+        "solve-nan",
+        _in_group(lambda p: hs.solve(hs.Hessian(p), torch.full((SIZE,), NAN))),
+        "b must be finite",
+        "NaN",
+        "right-hand side",
+    ),
     Row("nan-input", _nan_in_group, "must be finite", "nan", r"\w"),
 ]

@@ -21,7 +21,7 @@ LONGEST = 900  # characters: a short paragraph, with room for the names of all p
 class Row:
     """A bad input and what must be said of it: "`must`; got `got`. `do`", each a regular expression.
 
-    `error`: the exact class of the exception, or the exit code of a command line. `files` writes what the user has in
+    `error`: the class of the exception among `hesscope.errors`, or the exit code of a command line. `files` writes what the user has in
     the working folder; none of it may be changed, and nothing may be left beside it. `flags`: the parser of the command
     line refuses it, in its own words.
     """
@@ -103,7 +103,7 @@ def _complaint(row: Row) -> str:
     except Exception as error:
         if isinstance(row.error, int):
             return f"raw {type(error).__name__}: {error}"
-        if type(error) is not row.error:
+        if not (isinstance(error, row.error) and type(error).__module__ == "hesscope.errors"):
             return f"raw {type(error).__name__} instead of {row.error.__name__}: {error}"
         return _unclear(row, str(error))
     except BaseException as error:  # a SystemExit of the user's own file, for example

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..arguments import real_array
 from ..errors import refuse
 from ..measure import Array
 from .products import Places
@@ -14,10 +15,7 @@ from .products import Places
 
 def finite(name: str, value: ArrayLike, dims: tuple[int, ...]) -> Array:
     """`value` as float64, with one of the allowed numbers of dimensions and only finite entries."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        refuse(f"{name} must be an array of numbers", f"{type(value).__name__}", "Pass a NumPy array or nested lists.")
+    array = real_array(name, value)
     if array.ndim not in dims or array.size == 0:
         wanted = " or ".join(str(d) for d in dims)
         refuse(f"{name} must be a non-empty array of dimension {wanted}", f"shape {array.shape}", "Check its shape.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..arguments import real_array, shown
 from ..errors import refuse
 from ..measure import Array
 from ._inputs import finite, same_length
@@ -31,6 +32,8 @@ def self_attention(
     `score_bias` (L, L) or (B, L, L) is a mask (−inf allowed) or an attention sink; `activation` any RowActivation.
     Cost: O(B L² d²) beside the eigenproblem of that size. Reference: "Cracking the Hessian", Theorem 3.5.
     """
+    if not isinstance(activation, RowActivation):
+        refuse("activation must be a RowActivation", shown(activation), "Use hs.closed_form.SOFTMAX or LINEAR.")
     keys, queries, values = finite("w_K", w_K, (1, 2)), finite("w_Q", w_Q, (1, 2)), finite("w_V", w_V, (0, 1, 2))
     if keys.shape != queries.shape:
         refuse("w_Q and w_K must have the same shape", f"{queries.shape} and {keys.shape}", "Check which axis is d_K.")
@@ -42,12 +45,18 @@ def self_attention(
         values = values.reshape(1, -1)
     x, y = (a if a.ndim == 3 else a[None] for a in (x, y))
     if values.ndim != 2:
-        refuse("w_V must be (d, e) when the embedding dimension is not 1", f"shape {values.shape}", "")
+        refuse(
+            "w_V must be (d, e) when the embedding dimension is not 1",
+            f"shape {values.shape}",
+            "Add an axis for one output: w_V[:, None].",
+        )
     same_length(X_batch=len(x), Y_batch=len(y))
     length = same_length(X_length=x.shape[1], Y_length=y.shape[1])
     width = same_length(w_V_rows=values.shape[0], w_Q_rows=len(queries), X_features=x.shape[2])
     same_length(w_V_columns=values.shape[1], Y_features=y.shape[2])
-    scores = x @ (queries @ keys.T / np.sqrt(keys.shape[1])) @ x.swapaxes(1, 2) + _checked_bias(score_bias, length)
+    scores = x @ (queries @ keys.T / np.sqrt(keys.shape[1])) @ x.swapaxes(1, 2) + _checked_bias(
+        score_bias, len(x), length
+    )
     slope, curvature = _through_scores(scores, x, y, values, activation, 1.0 / np.sqrt(keys.shape[1]))
     starts = values.size + keys.shape[1] * np.arange(2 * width)
     product = Product("queries and keys", queries, keys, slope, starts, np.ones_like(starts))
@@ -83,13 +92,14 @@ def _through_scores(
     return slope / count, curvature / count
 
 
-def _checked_bias(score_bias: ArrayLike | None, length: int) -> Array:
+def _checked_bias(score_bias: ArrayLike | None, batch: int, length: int) -> Array:
     if score_bias is None:
         return np.zeros((length, length))
-    bias = np.asarray(score_bias, dtype=np.float64)
-    if bias.ndim not in (2, 3) or bias.shape[-2:] != (length, length) or np.isnan(bias).any() or (bias == np.inf).any():
+    bias = real_array("score_bias", score_bias)
+    shapes = ((length, length), (1, length, length), (batch, length, length))
+    if bias.shape not in shapes or np.isnan(bias).any() or (bias == np.inf).any():
         refuse(
-            f"score_bias must be ({length}, {length}) or a batch of them, with finite numbers or -inf",
+            f"score_bias must be ({length}, {length}) or a batch of {batch} of them, with finite numbers or -inf",
             f"shape {bias.shape}",
             "Add it to the scores before the activation: 0 keeps, -inf masks.",
         )

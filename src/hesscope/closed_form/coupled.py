@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..errors import refuse
 from ..measure import Array
 from ..result import Result
+from ._inputs import finite
 from .products import Mode, Places, Product
 
 
@@ -113,6 +114,9 @@ def couple(products: Sequence[Product], curvature: Array, free: Places | None = 
     """Split products into groups that the curvature matrix really couples, so that each is solved on its own."""
     places = np.zeros(0, dtype=np.int64) if free is None else np.asarray(free, dtype=np.int64)
     sizes = [p.slope.size for p in products] + [1] * places.size
+    if not sizes:
+        refuse("there must be at least one product or free parameter", "none", "Pass the products the loss sees.")
+    curvature = finite("curvature", curvature, (2,))
     if curvature.shape != (sum(sizes), sum(sizes)):
         refuse(
             f"the curvature must be {sum(sizes)} x {sum(sizes)} (all products' entries, then the free parameters)",

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import shown
 from ..errors import refuse
 from ..measure import Array
 from ..result import Result
@@ -53,6 +54,15 @@ class Product(Result):
     units: Places | None = None
 
     def __post_init__(self) -> None:
+        for name in ("outer", "inner", "slope", "starts", "strides"):
+            given = getattr(self, name)
+            if not isinstance(given, np.ndarray) or given.ndim != (1 if name in ("starts", "strides") else 2):
+                kind = f"shape {given.shape}" if isinstance(given, np.ndarray) else shown(given)
+                refuse(
+                    "a product needs outer (K, m), inner (D, m), slope (K, D), starts and strides (K + D,)",
+                    f"{kind} for {name}",
+                    "Pass NumPy arrays with the hidden width last in outer and inner.",
+                )
         (outputs, width), (inputs, width_too) = self.outer.shape, self.inner.shape
         rows = (outputs + inputs,)
         expected = ((outputs, inputs), rows, rows)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log, pi
+from math import exp, inf, log, pi
+from typing import Any
 
+from ..arguments import as_float, is_count, shown
 from ..errors import refuse
 from ..result import Result
 from .kl import binary_kl_inverse
+from .settings import check_failure
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,10 @@ class Grid:
     ceiling: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (self.precision > 0 and self.ceiling > 0):
-            refuse("precision and ceiling must be positive", f"{self.precision}, {self.ceiling}", "Try 100 and 0.1.")
+        found = as_float(self.precision), as_float(self.ceiling)
+        if not all(number is not None and 0 < number < inf for number in found):
+            given = f"{shown(self.precision)} and {shown(self.ceiling)}"
+            refuse("precision and ceiling must be positive and finite", given, "Try 100 and 0.1.")
 
     @property
     def largest(self) -> float:
@@ -32,12 +37,16 @@ class Grid:
 
     def variance(self, index: int) -> float:
         """λ_j."""
-        if index != int(index) or index < 1:
-            refuse("the index of a prior variance must be an integer >= 1", f"{index}", "j = 0 is not in the union.")
+        number = as_float(index)
+        if number is None or not 1 <= number < inf or number != int(number):
+            refuse("the index of a prior variance must be an integer >= 1", shown(index), "j = 0 is not in the union.")
         return self.ceiling * exp(-index / self.precision)
 
     def neighbours(self, variance: float) -> tuple[int, ...]:
         """The indices of the grid points beside a variance (one where it lies at or above the largest)."""
+        found = as_float(variance)
+        if found is None or not 0 < found < inf:
+            refuse("a variance must be positive and finite", shown(variance), "Square a standard deviation.")
         place = self.precision * log(self.ceiling / variance)
         return tuple(sorted({max(1, int(place)), max(1, int(place) + 1)}))
 
@@ -99,21 +108,27 @@ def bound(
     >>> round(found.value, 3), found.failure
     (0.14, 0.035)
     """
-    grid = grid or Grid()
+    grid = Grid() if grid is None else grid
+    if not isinstance(grid, Grid):
+        refuse("grid must be a Grid", shown(grid), "Use hs.pacbayes.Grid(precision=100, ceiling=0.1).")
     for name, value in (("delta", delta), ("delta_mc", delta_mc)):
-        if not 0 < value < 1:
-            refuse(
-                f"{name} must lie strictly between 0 and 1", f"{value}", "It is a probability of failure; try 0.025."
-            )
+        check_failure(name, value)
     if delta + delta_mc >= 1:
         refuse("delta + delta_mc must be below 1", f"{delta + delta_mc}", "Try 0.025 and 0.01.")
-    if not 0 <= error <= 1:
-        refuse("the error must be a mean of errors in [0, 1]", f"{error}", "Use the 0-1 error, not the loss.")
-    if draws < 1 or examples < 2:
-        refuse("a bound needs at least 1 draw and 2 examples", f"{draws} and {examples}", "Check the counts.")
-    if not kl >= 0:
-        refuse("a divergence must be at least 0", f"{kl}", "Compute it with hs.pacbayes.gaussian_kl.")
-    indices = (int(index),) if isinstance(index, int) else tuple(int(j) for j in index)
+    observed, divergence = as_float(error), as_float(kl)
+    if observed is None or not 0 <= observed <= 1:
+        refuse("the error must be a mean of errors in [0, 1]", shown(error), "Use the 0-1 error, not the loss.")
+    if not (is_count(draws, 1) and is_count(examples, 2)):
+        given = f"{shown(draws)} and {shown(examples)}"
+        refuse("a bound needs integers: at least 1 draw and 2 examples", given, "Check the counts.")
+    if divergence is None or not divergence >= 0:
+        refuse("a divergence must be at least 0", shown(kl), "Compute it with hs.pacbayes.gaussian_kl.")
+    chosen: list[Any] = list(index) if isinstance(index, Iterable) else [index]
+    if not chosen:
+        refuse("a bound needs the index of at least one prior variance", "none", "Pass j, or one j per group.")
+    for j in chosen:
+        grid.variance(j)  # refuses what is no index
+    indices = tuple(int(j) for j in chosen)
     variances = tuple(grid.variance(j) for j in indices)
     union = sum(grid.price(j) for j in indices)
     confidence = log(examples / delta)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import real_array
 from ..errors import refuse
 from .kl import excess
 
@@ -22,14 +23,24 @@ def gaussian_kl(
     >>> gaussian_kl([0.0, 0.0], [2.0, 2.0], [0.0, 0.0], 2.0)
     0.0
     """
-    s, scale = _float(variance), _float(prior_variance)
+    named = {"mean": mean, "variance": variance, "prior_mean": prior_mean, "prior_variance": prior_variance}
+    found = {name: _float(name, value) for name, value in named.items()}
+    try:
+        w, s, centre, scale = np.broadcast_arrays(*found.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in found.items())
+        refuse("mean, variance and prior_mean must have one shape", shapes, "Flatten them to one number per weight.")
+    if not s.size:
+        refuse("a divergence needs the mean and the variance of at least one weight", "none", "Check the arrays.")
     if not (np.all(s > 0) and np.all(scale > 0)):
         refuse("variances must be positive", f"a smallest of {min(float(s.min()), float(scale.min()))}", "Check them.")
-    shift = _float(mean) - _float(prior_mean)
+    shift = w - centre
+    if not np.all(np.isfinite(shift)):
+        refuse("mean and prior_mean must be finite", "nan or infinity", "Check the weights.")
     return 0.5 * float(np.sum(excess(s / scale - 1.0)) + np.sum(shift * shift / scale))
 
 
-def _float(value: Any) -> npt.NDArray[np.float64]:
+def _float(name: str, value: Any) -> npt.NDArray[np.float64]:
     if hasattr(value, "detach"):  # a torch tensor, without importing torch
         value = value.detach().cpu().numpy()
-    return np.asarray(value, dtype=np.float64)
+    return real_array(name, value)

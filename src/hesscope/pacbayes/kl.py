@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import real_array
 from ..errors import refuse
 from ..measure import Array
 
@@ -21,7 +22,7 @@ def binary_kl(q: npt.ArrayLike, p: npt.ArrayLike) -> Any:
     >>> round(binary_kl(0.0, 0.5), 6), binary_kl(0.3, 0.3)
     (0.693147, 0.0)
     """
-    q, p = np.broadcast_arrays(_probability(q, "q"), _probability(p, "p"))
+    q, p = _together(q=_probability(q, "q"), p=_probability(p, "p"))
     # Far from q the difference p - q forgets a small p or 1 - p; the textbook form does not, and cancels little there.
     far = (p < 0.5 * q) | (1 - p < 0.5 * (1 - q))
     return _plain(np.where(far, _textbook(q, p), _divergence(q, p - q)))
@@ -36,7 +37,7 @@ def binary_kl_inverse(q: npt.ArrayLike, c: npt.ArrayLike) -> Any:
     >>> float(round(binary_kl_inverse(0.0, 0.1), 6)), float(binary_kl_inverse(1.0, 0.1))
     (0.095163, 1.0)
     """
-    q, c = np.broadcast_arrays(_probability(q, "q"), np.asarray(c, dtype=np.float64))
+    q, c = _together(q=_probability(q, "q"), c=real_array("c", c))
     if not np.all(c >= 0):
         refuse("c must be at least 0", f"{float(np.min(c))}", "It is a divergence.")
     room = 1.0 - q
@@ -94,11 +95,20 @@ def _divergence(q: Array, d: Array) -> Array:
 
 
 def _probability(value: npt.ArrayLike, name: str) -> Array:
-    found = np.asarray(value, dtype=np.float64)
+    found = real_array(f"{name} must be a probability or an error rate in [0, 1] and", value)
     if not np.all((found >= 0) & (found <= 1)):
         worst = found[~((found >= 0) & (found <= 1))].flat[0]
         refuse(f"{name} must be a probability or an error rate in [0, 1]", f"{worst}", "Divide counts by their total.")
     return found
+
+
+def _together(**arrays: Array) -> tuple[Array, ...]:
+    """The arrays in their common shape."""
+    try:
+        return np.broadcast_arrays(*arrays.values())
+    except ValueError:
+        shapes = " and ".join(str(array.shape) for array in arrays.values())
+        refuse(f"{' and '.join(arrays)} must have one shape, or be single numbers", shapes, "Check their lengths.")
 
 
 def _plain(value: Any) -> Any:

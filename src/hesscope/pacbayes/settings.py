@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
+from ..arguments import as_float, is_count, shown
 from ..errors import refuse
 
 MethodName = Literal["base", "appr", "iter", "iter_decay", "iter_m", "local"]
@@ -71,11 +73,22 @@ class Settings:
     def check(self) -> None:
         """Refuse what cannot be run (not on creation, so that the command line can say it in one line)."""
         for name in ("delta", "delta_mc"):
-            value = getattr(self, name)
-            if not 0 < value < 1:
-                refuse(f"{name} must lie strictly between 0 and 1", f"{value}", "It is a probability of failure.")
+            check_failure(name, getattr(self, name))
+        if self.delta + self.delta_mc >= 1:
+            refuse("delta + delta_mc must be below 1", f"{self.delta + self.delta_mc}", "Try 0.025 and 0.01.")
         for name in ("epochs", "batch_size", "refresh", "basis_examples", "draws", "batch_draws"):
-            if getattr(self, name) < 1:
-                refuse(f"{name} must be at least 1", f"{getattr(self, name)}", "See hs.pacbayes.Settings.")
-        if not (self.rate > 0 and self.scale_rate > 0):
-            refuse("learning rates must be positive", f"{self.rate}, {self.scale_rate}", "Try 1e-3 and 2e-2.")
+            if not is_count(getattr(self, name), 1):
+                given = shown(getattr(self, name))
+                refuse(f"{name} must be an integer of at least 1", given, "See hs.pacbayes.Settings.")
+        for name in ("rate", "scale_rate", "newton_rate"):
+            rate = as_float(getattr(self, name))
+            if rate is None or not 0 < rate < inf:
+                given = f"{name}={shown(getattr(self, name))}"
+                refuse("learning rates must be positive", given, "Try rate 1e-3, scale_rate 2e-2, newton_rate 0.1.")
+
+
+def check_failure(name: str, value: float) -> None:
+    """Refuse a probability of failure that is none."""
+    found = as_float(value)
+    if found is None or not 0 < found < 1:
+        refuse(f"{name} must lie strictly between 0 and 1", shown(value), "It is a probability of failure; try 0.025.")

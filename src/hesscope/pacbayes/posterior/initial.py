@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...arguments import shown
 from ...curvature import Problem
 from ...errors import refuse
 
@@ -26,18 +28,20 @@ def prior_centre(problem: Problem, init: Init | None) -> dict[str, Tensor]:
             "none",
             "Keep a copy of model.state_dict() before training and pass it as init.",
         )
+    if not isinstance(init, Mapping | str | os.PathLike):
+        refuse("init must be weights by name, or a file of them", shown(init), "Pass model.state_dict().")
     given = init if isinstance(init, Mapping) else read_weights(init)
     found = {}
     for name, weight in problem.parameters.items():
         if name not in given:
             refuse("init must hold every parameter", f"none for {name!r}", "Pass the whole state_dict.")
-        value = torch.as_tensor(given[name]).detach()
+        value = _real(name, given[name])
         if value.shape != weight.shape:
             refuse(
                 f"init[{name!r}] must have shape {tuple(weight.shape)}", f"{tuple(value.shape)}", "Is it another model?"
             )
         if not bool(torch.isfinite(value).all()):
-            refuse("initial weights must be finite", f"{name!r} with others", "Check the file.")
+            refuse("initial weights must be finite", f"nan or infinity in {name!r}", "Check the file.")
         found[name] = value.to(weight)
     if all(torch.equal(found[name], weight) for name, weight in problem.parameters.items()):
         refuse(
@@ -45,6 +49,17 @@ def prior_centre(problem: Problem, init: Init | None) -> dict[str, Tensor]:
             "a prior centred at the trained weights themselves",
             "Pass the weights from before training; or train a prior on a part of the data and bound on the rest.",
         )
+    return found
+
+
+def _real(name: str, value: Any) -> Tensor:
+    """One parameter's initial values."""
+    try:
+        found = torch.as_tensor(value).detach()
+    except (TypeError, ValueError, RuntimeError):
+        refuse(f"init[{name!r}] must be a tensor or an array", shown(value), "Pass model.state_dict().")
+    if found.is_complex():
+        refuse(f"init[{name!r}] must be real", str(found.dtype).removeprefix("torch."), "Is it another model?")
     return found
 
 
@@ -58,7 +73,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
             with np.load(place, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         loaded = torch.load(place, map_location="cpu", weights_only=True)
-    except (OSError, ValueError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError) as error:
+    except (OSError, ValueError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError, zipfile.BadZipFile) as error:
         refuse(
             "initial weights must be an .npz of arrays or a torch file of tensors",
             f"{place.name!r} ({type(error).__name__})",

@@ -13,10 +13,11 @@ from math import e
 
 import numpy as np
 
+from ...arguments import as_float, is_count, shown
 from ...errors import refuse
 from ...measure import Array
 from ...result import Result
-from ...rng import Rng
+from ...rng import Rng, as_rng
 from .hidden_weights import one_example, two_examples
 from .logit_pairs import LogitPair
 from .overlaps import RectifiedPairs, controlled_mean, overlap_moments
@@ -91,7 +92,7 @@ def hidden_cross_entropy(ratio: float, classes: int, hidden: int, rng: Rng | Non
     """
     check_setting(ratio, classes, hidden)
     single, single_off = one_example(classes, hidden)
-    double, double_off = two_examples(classes, hidden, _DRAWS, rng or Rng().child("hidden_cross_entropy"))
+    double, double_off = two_examples(classes, hidden, _DRAWS, as_rng(rng, Rng().child("hidden_cross_entropy")))
     m = hidden
     zeroth, first, _ = overlap_moments(1 / m)
     spread = (m - 1) ** 2 / (2**m * (m - 2) ** 3 * m) * (np.sqrt(m / (m - 2)) + 1) ** (m - 2)
@@ -123,7 +124,7 @@ def output_cross_entropy(classes: int, hidden: int, rng: Rng | None = None) -> B
     """
     check_setting(1.0, classes, hidden)
     m, c = hidden, float(classes)
-    pairs = RectifiedPairs.draw(m, 2.0, _DRAWS, rng or Rng().child("output_cross_entropy"))
+    pairs = RectifiedPairs.draw(m, 2.0, _DRAWS, as_rng(rng, Rng().child("output_cross_entropy")))
     sizes = np.array([c, c * (c - 1)])
 
     def measure(pair: LogitPair) -> Array:
@@ -148,17 +149,14 @@ def _squared_overlap(hidden: int, kappa: float) -> float:
 
 def check_setting(ratio: float, classes: int, hidden: int = 3) -> None:
     """Refuse what the theorems do not cover."""
-    if not (np.isfinite(ratio) and ratio > 0):
-        refuse("ratio = d/N must be positive and finite", f"{ratio}", "Pass the limit of inputs over examples.")
-    if not _is_count(classes, 2):
-        refuse("classes must be an integer of at least 2", f"{classes}", "One class has nothing to classify.")
-    if not _is_count(hidden, 3):
+    found = as_float(ratio)
+    if found is None or not 0 < found < np.inf:
+        refuse("ratio = d/N must be positive and finite", shown(ratio), "Pass the limit of inputs over examples.")
+    if not is_count(classes, 2):
+        refuse("classes must be an integer of at least 2", shown(classes), "One class has nothing to classify.")
+    if not is_count(hidden, 3):
         refuse(
             "hidden must be an integer of at least 3",
-            f"{hidden}",
+            shown(hidden),
             "At 2 hidden units the limits of many classes are infinite; measure such a network instead.",
         )
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from ...arguments import is_count, real_array, shown
 from ...errors import refuse
 from ...measure import Array, AtomicMeasure
 from ...rng import Rng
@@ -146,10 +147,14 @@ def _covariances(active: Array, v: Array, first: int, second: int) -> Array:
 
 
 def _output_weights(ratio: float, output_weights: ArrayLike, first: int, second: int) -> Array:
-    v = np.asarray(output_weights, dtype=np.float64)
+    v = real_array("output_weights, a finite C x m matrix,", output_weights, "Pass the last layer's weight.")
     if v.ndim != 2 or not np.isfinite(v).all():
         refuse("output_weights must be a finite C x m matrix", f"shape {v.shape}", "Pass the last layer's weight.")
     check_setting(ratio, v.shape[0], v.shape[1])
-    if not (0 <= first < v.shape[1] and 0 <= second < v.shape[1]):
-        refuse(f"units must lie in 0 .. {v.shape[1] - 1}", f"{first} and {second}", "Count hidden units from zero.")
+    if not all(is_count(unit, 0) and unit < v.shape[1] for unit in (first, second)):
+        refuse(
+            f"units must lie in 0 .. {v.shape[1] - 1}",
+            f"{shown(first)} and {shown(second)}",
+            "Count hidden units from zero.",
+        )
     return v

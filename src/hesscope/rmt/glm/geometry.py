@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...arguments import real_array
 from ...errors import refuse
 from ...measure import AtomicMeasure
 from ..separable.population import Real
@@ -24,13 +25,16 @@ class Geometry:
 
     @staticmethod
     def of(mean: ArrayLike, w_star: ArrayLike, w: ArrayLike, covariance: ArrayLike | None) -> Geometry:
-        vectors = [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in (mean, w_star, w)]
+        named = {"mean": mean, "w_star": w_star, "w": w}
+        vectors = [np.atleast_1d(real_array(name, v)) for name, v in named.items()]
         p = vectors[0].size
-        if any(v.shape != (p,) for v in vectors) or not all(np.all(np.isfinite(v)) for v in vectors):
+        broken = [name for name, v in zip(named, vectors, strict=True) if not np.all(np.isfinite(v))]
+        if p == 0 or broken or any(v.shape != (p,) for v in vectors):
+            shapes = f"shapes {', '.join(str(v.shape) for v in vectors)}"
             refuse(
                 "mean, w_star and w must be finite vectors of one length",
-                f"shapes {', '.join(str(v.shape) for v in vectors)}",
-                "Pad them with zeros to one length.",
+                f"nan or infinity in {', '.join(broken)}" if broken else shapes,
+                "Pad them with zeros to one length." if not broken else "Remove these entries.",
             )
         rows = np.stack(vectors)
         spectrum, coordinates = _diagonalise(covariance, rows, p)
@@ -64,7 +68,7 @@ class Geometry:
 def _diagonalise(covariance: ArrayLike | None, rows: Real, p: int) -> tuple[Real, Real]:
     if covariance is None:
         return np.ones(p), rows
-    matrix = np.asarray(covariance, dtype=np.float64)
+    matrix = real_array("covariance", covariance, f"Pass None, {p} diagonal entries or a {p} x {p} matrix.")
     if matrix.shape not in ((p,), (p, p)) or not np.all(np.isfinite(matrix)):
         refuse(
             f"covariance must be None, {p} finite diagonal entries or a {p} x {p} matrix",

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import refuse
+from ...arguments import real_array, shown
+from ...errors import HesscopeError, refuse
 from ...rng import Rng
 
 Values = NDArray[Any]
@@ -62,9 +63,11 @@ def as_loss(loss: str | Callable[[Values, Values], Values]) -> Loss:
         if loss not in LOSSES:
             refuse("a loss must be a known name or a callable l''(y, h)", f"{loss!r}", f"Names: {', '.join(LOSSES)}.")
         return LOSSES[loss]
+    if not callable(loss):
+        refuse("a loss must be a known name or a callable l''(y, h)", shown(loss), f"Names: {', '.join(LOSSES)}.")
     h = np.linspace(-3.0, 3.0, 7)
     for y in (np.ones(7), -np.ones(7), h**2):
-        value = np.asarray(loss(y, h), dtype=np.float64)
+        value = _tried("l''(y, h)", loss, y, h)
         if value.shape != h.shape or not np.all(np.isfinite(value)):
             refuse(
                 "l''(y, h) must return one finite number per pair",
@@ -84,11 +87,27 @@ def as_response(response: str | Callable[[np.random.Generator, Values], Values])
                 f"Names: {', '.join(RESPONSES)}.",
             )
         return RESPONSES[response]
+    if not callable(response):
+        refuse(
+            "a response must be a known name or a callable draw(rng, t)",
+            shown(response),
+            f"Names: {', '.join(RESPONSES)}.",
+        )
     t = np.linspace(-3.0, 3.0, 61)
-    first, second = (np.asarray(response(Rng(0).child("response", i).numpy(), t)) for i in range(2))
+    first, second = (_tried("draw(rng, t)", response, Rng(0).child("response", i).numpy(), t) for i in range(2))
     if first.shape != t.shape or not np.all(np.isfinite(first)):
         refuse("a response must return one finite y per t", f"shape {first.shape}", "Return an array shaped like t.")
     if np.array_equal(first, second):
         fixed = Rng(0).numpy()
         return Response("callable", lambda t: [(np.asarray(response(fixed, t)), np.ones(t.shape))], response)
     return Response("callable", None, response)
+
+
+def _tried(what: str, function: Callable[..., Any], *arguments: Any) -> NDArray[np.float64]:
+    """What a function of the user's own gives, as numbers."""
+    try:
+        return real_array(what, function(*arguments), "Return an array.")
+    except HesscopeError:
+        raise
+    except Exception as error:
+        refuse(f"{what} must run on arrays", f"{type(error).__name__}: {error}", "Try it on numpy.ones(7).")

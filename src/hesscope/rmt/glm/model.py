@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...arguments import real_array
 from ...errors import refuse
-from ...rng import Rng
-from ..separable.law import GeneralisedMarchenkoPastur
+from ...rng import Rng, as_rng
+from ..separable.law import GeneralisedMarchenkoPastur, check_ratio
 from .frame import Frame
 from .geometry import Geometry
 from .joint_law import Expectation, expectation
@@ -49,8 +50,8 @@ class GLM:
     rng: Rng = field(default_factory=Rng)
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.ratio) and self.ratio > 0):
-            refuse("ratio = p/n must be positive and finite", f"{self.ratio}", "Pass the limit of p/n, such as 0.25.")
+        check_ratio(self.ratio)
+        as_rng(self.rng, self.rng)
         # Refuse bad input here, not at first use.
         _ = self._loss, self._response, self.geometry
 
@@ -111,8 +112,9 @@ class GLM:
 
         The vector keeps its direction; `norms` must be ascending and positive, and fine enough to separate crossings.
         """
-        grid = np.asarray(norms, dtype=np.float64)
-        if vary not in ("mean", "w_star", "w") or grid.ndim != 1 or not (np.diff(grid) > 0).all() or not grid[0] > 0:
+        grid = real_array("norms", norms)
+        ascending = grid.ndim == 1 and grid.size > 0 and bool((np.diff(grid) > 0).all()) and bool(grid[0] > 0)
+        if vary not in ("mean", "w_star", "w") or not ascending:
             refuse(
                 'transitions need one of "mean", "w_star", "w" and ascending positive norms',
                 f"{vary!r} and {grid.size} norms",

@@ -9,12 +9,13 @@ import numpy as np
 from scipy.special import ndtri, softmax
 from scipy.stats import qmc
 
+from ...arguments import as_float, is_count, shown
 from ...errors import refuse
 from ...measure import AtomicMeasure
-from ...rng import Rng
+from ...rng import Rng, as_rng
 from ..laws.with_zeros import LawWithZeros
 from ..separable.gaussian_grid import gaussian, grid
-from ..separable.law import GeneralisedMarchenkoPastur
+from ..separable.law import GeneralisedMarchenkoPastur, check_ratio
 from ..separable.population import Population, Real
 
 
@@ -39,11 +40,18 @@ class SoftmaxGLM:
     rng: Rng = field(default_factory=Rng)
 
     def __post_init__(self) -> None:
-        if self.classes < 2 or not self.logit_std >= 0:
+        spread = as_float(self.logit_std)
+        if not is_count(self.classes, 2) or spread is None or not 0 <= spread < np.inf:
             refuse(
-                "a softmax needs classes >= 2 and logit_std >= 0",
+                "a softmax needs an integer classes >= 2 and a finite logit_std >= 0",
                 f"classes={self.classes}, logit_std={self.logit_std}",
                 "Pass the number of outputs and the standard deviation of one logit.",
+            )
+        check_ratio(self.ratio)
+        as_rng(self.rng, self.rng)
+        if not (self.population_c is None or isinstance(self.population_c, AtomicMeasure)):
+            refuse(
+                "population_c must be an atomic measure", shown(self.population_c), "Use hs.AtomicMeasure.of(values)."
             )
 
     @cached_property
@@ -93,6 +101,9 @@ class SoftmaxGLM:
 
     def simulate(self, d: int, rng: Rng) -> AtomicMeasure:
         """The spectrum of one Hessian of size classes·d with n = d/ratio Gaussian samples."""
+        if not is_count(d, 1):
+            refuse("d must be an integer >= 1", shown(d), "Pass the dimension of the inputs.")
+        rng = as_rng(rng, rng)
         k, n = self.classes, max(1, round(d / self.ratio))
         t = np.ones(d) if self.population_c is None else self.population_c.quantile((np.arange(d) + 0.5) / d)
         generator = rng.numpy()

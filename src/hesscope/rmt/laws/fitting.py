@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import least_squares
 
+from ...arguments import is_count, shown
 from ...errors import refuse
 from ...measure import AtomicMeasure, Measure
 from ...result import Result
@@ -65,6 +66,10 @@ def fit(measure: AtomicMeasure, size: int | None = None) -> Fit:
     fluctuation of a random matrix of this size. `size`: the matrix dimension behind the measure (Lanczos measures have
     fewer atoms); it sets the finite-size margins. Exact zeros become the law's share of zeros. Takes seconds.
     """
+    if not isinstance(measure, AtomicMeasure):
+        refuse("a fit needs an atomic measure", shown(measure), "Use hs.AtomicMeasure.of(eigenvalues).")
+    if not (size is None or is_count(size, 1)):
+        refuse("size must be an integer >= 1", shown(size), "Pass the dimension of the matrix, or leave it out.")
     values, weights = measure.nodes, measure.weights
     top = float(np.abs(values).max())
     if not top > 0 or values.size < 8:

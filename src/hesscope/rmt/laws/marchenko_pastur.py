@@ -6,9 +6,10 @@ from math import comb
 
 import numpy as np
 
+from ...arguments import as_float, is_count, shown
 from ...errors import refuse
 from ...measure import AtomicMeasure
-from ..separable.law import GeneralisedMarchenkoPastur
+from ..separable.law import GeneralisedMarchenkoPastur, check_ratio
 from ..separable.population import Complex, Real
 
 
@@ -25,8 +26,10 @@ class MarchenkoPastur(GeneralisedMarchenkoPastur):
     scale: float
 
     def __init__(self, ratio: float, scale: float = 1.0) -> None:
-        if not (np.isfinite(scale) and scale != 0):
-            refuse("scale must be finite and not zero", f"{scale}", "Pass the variance of the entries.")
+        check_ratio(ratio)
+        found = as_float(scale)
+        if found is None or not np.isfinite(found) or found == 0:
+            refuse("scale must be finite and not zero", shown(scale), "Pass the variance of the entries.")
         object.__setattr__(self, "scale", float(scale))
         super().__init__(AtomicMeasure.of([scale]), None, ratio)
 
@@ -37,7 +40,7 @@ class MarchenkoPastur(GeneralisedMarchenkoPastur):
 
     def moment(self, k: int) -> float:
         """s^k Σ_r binom(k, r) binom(k - 1, r) c^r/(r + 1), the Narayana polynomial."""
-        if k < 1 or int(k) != k:
+        if not is_count(k, 1):
             return super().moment(k)
         return float(self.scale**k * sum(comb(k, r) * comb(k - 1, r) * self.ratio**r / (r + 1) for r in range(int(k))))
 

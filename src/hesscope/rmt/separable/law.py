@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...arguments import as_float, shown
 from ...errors import refuse
-from ...measure import AtomicMeasure, Measure
+from ...measure import AtomicMeasure, Measure, levels_of, points_of
 from . import quantiles
 from .fixed_point import cumulative, upper_fixed_point
 from .outside import Gap, gaps
@@ -38,8 +39,11 @@ class GeneralisedMarchenkoPastur(Measure):
     ratio: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.ratio) and self.ratio > 0):
-            refuse("ratio = p/n must be positive and finite", f"{self.ratio}", "Pass the limit of p/n, such as 0.25.")
+        check_ratio(self.ratio)
+        for name in ("population_g", "population_c"):
+            given = getattr(self, name)
+            if not (isinstance(given, AtomicMeasure | Population) or (given is None and name == "population_c")):
+                refuse(f"{name} must be an atomic measure", shown(given), "Use hs.AtomicMeasure.of(values).")
         if self._t.low < 0:
             refuse(
                 "the covariance spectrum must not be negative",
@@ -97,7 +101,10 @@ class GeneralisedMarchenkoPastur(Measure):
 
     def density(self, x: ArrayLike, width: float = 0.0) -> Real:
         """The density of the continuous part at `x` (zero off the support), or the whole law smoothed by `width`."""
-        points = np.asarray(x, dtype=np.float64)
+        points = points_of(x)
+        smooth = as_float(width)
+        if smooth is None or not smooth >= 0:
+            refuse("width must be >= 0", f"width={width}", "Use 0 for the density itself.")
         if width > 0:
             return AtomicMeasure.of(self._test_points()).density(points, width)
         flat = points.reshape(-1)
@@ -112,7 +119,7 @@ class GeneralisedMarchenkoPastur(Measure):
 
     def cdf(self, x: ArrayLike) -> Real:
         """P(λ <= x), from the stationary log-determinant: no integration, accurate to rounding."""
-        points = np.asarray(x, dtype=np.float64)
+        points = points_of(x)
         flat = points.reshape(-1)
         if self._is_zero:
             return np.where(points >= 0, 1.0, 0.0)
@@ -129,18 +136,21 @@ class GeneralisedMarchenkoPastur(Measure):
 
     def quantile(self, q: ArrayLike) -> Real:
         """The smallest x with P(λ <= x) >= q, to about 1e-12 of the spectrum's scale."""
-        levels = np.asarray(q, dtype=np.float64)
+        levels = levels_of(q)
         return quantiles.quantile(self, self._table, levels.reshape(-1)).reshape(levels.shape)
 
     def moment(self, k: int) -> float:
         """E[λ^k], exact: the series of the fixed point at z = ∞, from the moments of g and t."""
-        if k < 0 or int(k) != k:
-            refuse("a moment needs an integer k >= 0", f"{k}", "Integrate the density for other powers.")
+        order = as_float(k)
+        if order is None or not 0 <= order < np.inf or order != int(order):
+            refuse("a moment needs an integer k >= 0", shown(k), "Integrate the density for other powers.")
         return separable_moments(self._g, self._t, self.ratio, int(k))[int(k)]
 
     def stieltjes(self, z: ArrayLike) -> Complex:
         """m(z) = ∫ (λ - z)⁻¹ μ(dλ), anywhere off the support; on it, the limit from above."""
         points = np.asarray(z, dtype=np.complex128)
+        if np.isnan(points).any():
+            refuse("z must hold numbers", "nan among them", "Remove these entries.")
         flat = points.reshape(-1)
         _, e = self.fixed_point(flat)
         below = flat.imag < 0
@@ -174,7 +184,10 @@ class GeneralisedMarchenkoPastur(Measure):
 
     def smooth_cdf(self, x: ArrayLike, width: float) -> Real:
         """P(λ + width·Cauchy <= x): needs neither the support nor the real axis, hence cheap and smooth in parameters."""
-        points = np.asarray(x, dtype=np.float64)
+        points = points_of(x)
+        smooth = as_float(width)
+        if smooth is None or not 0 < smooth < np.inf:
+            refuse("width must be positive and finite", f"width={width}", "Use cdf(x) for width 0.")
         z = np.asarray(points.reshape(-1) + 1j * width, np.complex128)
         delta, e = self._solve(z)
         return cumulative(z, delta, e, self._g, self._t, self.ratio).reshape(points.shape)
@@ -206,3 +219,10 @@ class GeneralisedMarchenkoPastur(Measure):
 
     def _test_points(self) -> Real:
         return self._table[0]
+
+
+def check_ratio(ratio: float) -> None:
+    """Refuse a limit of p/n that is none."""
+    found = as_float(ratio)
+    if found is None or not 0 < found < np.inf:
+        refuse("ratio = p/n must be positive and finite", shown(ratio), "Pass the limit of p/n, such as 0.25.")
