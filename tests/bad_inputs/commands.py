@@ -179,10 +179,10 @@ ROWS = [
         "function-gives-mixed", "check mine.py:several", r"must return a hesscope\.Problem", "int", r"Problem\.of"
     ),
     bad_line("function-gives-empty", "check mine.py:empty", r"must return a hesscope\.Problem", "dict", r"Problem\.of"),
-    bad_line("weights-missing", "check mine.py:make@w.npz", "weights must be an .npz", r"w\.npz", "numpy.savez"),
+    bad_line("weights-missing", "plan mine.py:make@w.npz", "weights must be an .npz", r"w\.npz", "numpy.savez"),
     bad_line(
         "weights-name",
-        "check mine.py:make@w.npz",
+        "plan mine.py:make@w.npz",
         "a parameter of the same shape",
         "'fc'",
         r"0\.weight",
@@ -190,7 +190,7 @@ ROWS = [
     ),
     bad_line(
         "weights-shape",
-        "check mine.py:make@w.npz",
+        "plan mine.py:make@w.npz",
         "a parameter of the same shape",
         r"'0\.weight' with shape \(3,\)",
         r"0\.weight",
@@ -198,16 +198,16 @@ ROWS = [
     ),
     bad_line(
         "weights-nan",
-        "check mine.py:make@w.npz",
+        "plan mine.py:make@w.npz",
         "finite",
         r"0\.bias",
         r"\w",
         files=_weights(**{"0.bias": np.full(5, np.nan)}),
     ),
-    bad_line("weights-empty", "check mine.py:make@w.npz", "weights must", "w.npz|none", r"\w", files=_weights()),
+    bad_line("weights-empty", "plan mine.py:make@w.npz", "weights must", "w.npz|none", r"\w", files=_weights()),
     bad_line(
         "weights-pickled",
-        "check mine.py:make@w.npz",
+        "plan mine.py:make@w.npz",
         "weights must be an .npz of plain arrays",
         r"w\.npz",
         "numpy.savez",
@@ -215,7 +215,7 @@ ROWS = [
     ),
     bad_line(
         "weights-truncated",
-        "check mine.py:make@w.npz",
+        "plan mine.py:make@w.npz",
         "weights must be an .npz of plain arrays",
         r"w\.npz",
         "numpy.savez",
@@ -223,7 +223,7 @@ ROWS = [
     ),
     bad_line(
         "weights-text",
-        "check mine.py:make@w.npz",
+        "plan mine.py:make@w.npz",
         "weights must be an .npz of plain arrays",
         r"w\.npz",
         "numpy.savez",
@@ -231,7 +231,7 @@ ROWS = [
     ),
     bad_line(
         "weights-one-array",
-        "check mine.py:make@w.npy",
+        "plan mine.py:make@w.npy",
         "weights must be an .npz of plain arrays",
         r"w\.npy",
         "numpy.savez",
