@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hesscope.errors import FileError
+
 from .files import Trap, a_file, thesis
 from .given import NAN, data, function_loss, hessian, hs, inputs, labels, network, of, problem
 from .row import Row
@@ -174,8 +176,16 @@ ROWS = [
     Row("bound-test-arrays", lambda: _optimize(test=(inputs().numpy(), labels().numpy())), "tensor", "ndarray", r"\w"),
     Row("bound-test-number", lambda: _optimize(test=3), "data must be", "int", r"\(inputs, targets\)"),
     Row("bound-watch-number", lambda: _optimize(watch=3), "watch must be", "3|int", r"\w"),
-    Row("bound-resume-file", lambda: _optimize(resume="mine"), "resume.*folder", "mine", r"\w", files=a_file),
-    Row("bound-resume-foreign", lambda: _optimize(resume="mine"), "resume.*folder", "mine|thesis", r"\w", files=thesis),
+    Row("bound-resume-file", lambda: _optimize(resume="mine"), "folder", "mine", r"\w", files=a_file, error=FileError),
+    Row(
+        "bound-resume-foreign",
+        lambda: _optimize(resume="mine"),
+        "folder",
+        "mine|thesis",
+        r"\w",
+        files=thesis,
+        error=FileError,
+    ),
     Row("split-zero", lambda: pac.split(problem(), 0), "examples on both sides of 12", "0", "half"),
     Row("split-all", lambda: pac.split(problem(), 12), "examples on both sides of 12", "12", "half"),
     Row("split-fraction", lambda: pac.split(problem(), 2.5), "examples on both sides|count", r"2\.5", r"\w"),

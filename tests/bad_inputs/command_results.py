@@ -25,7 +25,7 @@ ROWS = [
     bad_line("theory-attention-head", "theory attention --head-size 0", "head.size", "0", r"\w"),
     bad_line("theory-attention-length", "theory attention --length 0", "length", "0", r"\w"),
     bad_line("theory-attention-sequences", "theory attention --sequences -1", "sequences", "-1", r"\w"),
-    bad_line("theory-out-file", "theory --out mine linear", OUT, "mine", r"\w", files=with_user(a_file)),
+    bad_line("theory-out-file", "theory --out mine linear", OUT, "mine", r"\w", files=with_user(a_file), error=3),
     bad_line("reproduce-nothing", "reproduce", "name an experiment", "none", "--list"),
     bad_line(
         "reproduce-unknown",
@@ -54,7 +54,9 @@ ROWS = [
     bad_line(
         "reproduce-set-type", "reproduce liao2021.fig1 --set seed=first", "seed must be of type int", "'first'", r"\w"
     ),
-    bad_line("reproduce-out-file", "reproduce liao2021.fig1 --out mine", OUT, "mine", r"\w", files=with_user(a_file)),
+    bad_line(
+        "reproduce-out-file", "reproduce liao2021.fig1 --out mine", OUT, "mine", r"\w", files=with_user(a_file), error=3
+    ),
     bad_line("compare-missing", "compare a.json b.json", "result file must exist", r"'a\.json'", r"\w"),
     bad_line(
         "compare-other-kind",
@@ -77,6 +79,7 @@ ROWS = [
         "mine",
         r"\w",
         files=together(saved, thesis),
+        error=3,
     ),
     bad_line(
         "report-out-below-a-file",
@@ -85,6 +88,7 @@ ROWS = [
         "mine",
         r"\w",
         files=together(saved, a_file),
+        error=3,
     ),
     bad_line("show-missing", "show found.json", "result file must exist", r"'found\.json'", r"\w"),
     bad_line("show-folder", "show mine", "result file must exist", "'mine'", r"\w", files=thesis),
@@ -98,5 +102,5 @@ ROWS = [
         files=pickled_arrays,
     ),
     bad_line("show-python", "show mine.py", "result file", r"mine\.py", r"\w"),
-    bad_line("demo-out-file", "demo --out mine", OUT, "mine", r"\w", files=a_file),
+    bad_line("demo-out-file", "demo --out mine", OUT, "mine", r"\w", files=a_file, error=3),
 ]

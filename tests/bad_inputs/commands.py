@@ -254,7 +254,9 @@ ROWS = [
     bad_line(
         "params-unknown", "spectrum mine.py:make --params fc*", "match at least one parameter", r"'fc\*'", r"0\.weight"
     ),
-    bad_line("spectrum-out-file", "spectrum mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file)),
+    bad_line(
+        "spectrum-out-file", "spectrum mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file), error=3
+    ),
     bad_line(
         "spectrum-out-foreign-state",
         "spectrum mine.py:make --k 3 --out .",
@@ -262,10 +264,16 @@ ROWS = [
         "spectrum-state",
         r"\w",
         files=with_user(lambda: Path("spectrum-state").write_text("mine")),
+        error=3,
     ),
-    bad_line("blocks-out-file", "blocks mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file)),
+    bad_line("blocks-out-file", "blocks mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file), error=3),
     bad_line(
-        "blocks-out-unwritable", "blocks mine.py:make --out /proc/hesscope", "folder|write", "/proc/hesscope", r"\w"
+        "blocks-out-unwritable",
+        "blocks mine.py:make --out /proc/hesscope",
+        "folder|writ",
+        "/proc/hesscope",
+        r"\w",
+        error=3,
     ),
     bad_line(
         "blocks-no-heads", "blocks mine.py:make --by head", "needs attention modules", "Sequential without", "num_heads"
@@ -279,18 +287,27 @@ ROWS = [
     ),
     bad_line("decouple-k-zero", "decouple mine.py:make --k 0", "k must", "k=0", r"\w"),
     bad_line(
-        "decouple-out-file", "decouple mine.py:make --k 2 --out mine", OUT, "mine", r"\w", files=with_user(a_file)
+        "decouple-out-file",
+        "decouple mine.py:make --k 2 --out mine",
+        OUT,
+        "mine",
+        r"\w",
+        files=with_user(a_file),
+        error=3,
     ),
     bad_line("plan-k-zero", "plan mine.py:make --k 0", "k must be", "0", r"\w"),
     bad_line("analyze-k-small", "analyze mine.py:make --k 2", "k must be >= 3", "k=2", "20"),
-    bad_line("analyze-out-file", "analyze mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file)),
+    bad_line(
+        "analyze-out-file", "analyze mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file), error=3
+    ),
     bad_line(
         "analyze-out-foreign-state",
-        "analyze mine.py:make --out . --check False --block-maps False --decouple 0 --formats png",
+        "analyze mine.py:make --out . --no-check --no-block-maps --decouple 0 --formats png",
         "resume|folder|state",
         "state|thesis",
         r"\w",
         files=with_user(thesis, lambda: Path("mine").rename("state")),
+        error=3,
     ),
     bad_line("bound-no-init", "bound mine.py:make", "weights at initialisation", "none", "state_dict"),
     bad_line(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hesscope.errors import FileError
+
 from .files import a_file, thesis
 from .given import NAN, hessian, hs, large, network, problem
 from .row import Row
@@ -70,22 +72,16 @@ def _cifar() -> None:
 
 
 ROWS = [
-    Row("resume-file", lambda: _again(), "resume.*folder", "mine", r"\w", files=a_file),
+    Row("resume-file", lambda: _again(), "folder", "mine", r"\w", files=a_file, error=FileError),
     Row("resume-number", lambda: hs.eigenpairs(large(), 3, resume=3), "resume", "3|int", r"\w"),
-    Row(
-        "resume-foreign",
-        lambda: _again(),
-        "resume.*folder",
-        "mine|thesis",
-        r"\w",
-        files=thesis,
-    ),
+    Row("resume-foreign", lambda: _again(), "folder", "mine|thesis", r"\w", files=thesis, error=FileError),
     Row(
         "resume-unwritable",
         lambda: hs.eigenpairs(large(), 3, resume="/proc/hesscope"),
-        "resume|folder|write",
+        "writ|folder",
         "/proc/hesscope",
         r"\w",
+        error=FileError,
     ),
     Row(
         "resume-other-arguments",
@@ -94,6 +90,7 @@ ROWS = [
         "4",
         "another folder",
         files=_other_run,
+        error=FileError,
     ),
     Row(
         "resume-other-algorithm",
@@ -102,6 +99,7 @@ ROWS = [
         "spectral_density",
         "another folder",
         files=_other_run,
+        error=FileError,
     ),
     Row(
         "resume-other-operator",
@@ -110,6 +108,7 @@ ROWS = [
         "Sum",
         "another folder",
         files=_other_run,
+        error=FileError,
     ),
     Row(
         "resume-damaged-header",
@@ -118,6 +117,7 @@ ROWS = [
         "damaged",
         "Delete",
         files=_damaged_header,
+        error=FileError,
     ),
     Row(
         "resume-damaged-state",
@@ -126,6 +126,7 @@ ROWS = [
         "damaged",
         "Delete",
         files=_damaged_state,
+        error=FileError,
     ),
     Row(
         "resume-lost-vectors",
@@ -134,46 +135,52 @@ ROWS = [
         "missing",
         "Delete",
         files=_lost_vectors,
+        error=FileError,
     ),
     Row(
         "resume-density-file",
         lambda: hs.spectral_density(large(), 2, 20, resume="mine"),
-        "resume.*folder",
+        "folder",
         "mine",
         r"\w",
         files=a_file,
+        error=FileError,
     ),
     Row(
         "resume-density-foreign",
         lambda: hs.spectral_density(large(), 2, 20, resume="mine"),
-        "resume.*folder",
+        "folder",
         "mine|thesis",
         r"\w",
         files=thesis,
+        error=FileError,
     ),
     Row(
         "analyze-resume-foreign",
         lambda: hs.analyze(problem(), _cheap(), resume="mine"),
-        "resume.*folder",
+        "folder",
         "mine|thesis",
         r"\w",
         files=thesis,
+        error=FileError,
     ),
     Row(
         "analyze-resume-foreign-header",
         lambda: hs.analyze(problem(), _cheap(), resume="mine"),
-        "resume",
+        "folder",
         "mine|thesis",
         r"\w",
         files=_foreign_header,
+        error=FileError,
     ),
     Row(
         "analyze-resume-file",
         lambda: hs.analyze(problem(), _cheap(), resume="mine"),
-        "resume.*folder",
+        "folder",
         "mine",
         r"\w",
         files=a_file,
+        error=FileError,
     ),
     Row("analyze-operator", lambda: hs.analyze(hessian()), "Problem", "Hessian", r"\w"),
     Row("analyze-config-dict", lambda: hs.analyze(problem(), {"k": 5}), "config must be", "dict", "AnalyzeConfig"),
@@ -228,14 +235,16 @@ ROWS = [
         "mine",
         r"\w",
         files=thesis,
+        error=FileError,
     ),
     Row(
         "report-below-a-file",
         lambda: report.write_report(hs.eigenpairs(hessian(), 2), "mine/page.html"),
-        "folder",
+        "writ|folder",
         "mine",
         r"\w",
         files=a_file,
+        error=FileError,
     ),
     Row(
         "zoo-damaged-mnist",

@@ -21,7 +21,7 @@ LONGEST = 900  # characters: a short paragraph, with room for the names of all p
 class Row:
     """A bad input and what must be said of it: "`must`; got `got`. `do`", each a regular expression.
 
-    `error`: the class of the exception among `hesscope.errors`, or the exit code of a command line. `files` writes what the user has in
+    `error`: the exact class of the exception, or the exit code of a command line. `files` writes what the user has in
     the working folder; none of it may be changed, and nothing may be left beside it. `flags`: the parser of the command
     line refuses it, in its own words.
     """
@@ -39,7 +39,7 @@ class Row:
     def pattern(self) -> str:
         if self.flags:
             return rf"(?s)(?=.*(?:{self.must}))(?=.*(?:{self.got})).*(?:{self.do})"
-        given = "; got " if self.error is InputError or isinstance(self.error, int) else "; "
+        given = "; got " if isinstance(self.error, int) or issubclass(self.error, InputError) else "; "
         return rf"(?s)(?:{self.must}).*{given}.*(?:{self.got}).*[.?] .*(?:{self.do})"
 
 
@@ -103,7 +103,7 @@ def _complaint(row: Row) -> str:
     except Exception as error:
         if isinstance(row.error, int):
             return f"raw {type(error).__name__}: {error}"
-        if not (isinstance(error, row.error) and type(error).__module__ == "hesscope.errors"):
+        if type(error) is not row.error:
             return f"raw {type(error).__name__} instead of {row.error.__name__}: {error}"
         return _unclear(row, str(error))
     except BaseException as error:  # a SystemExit of the user's own file, for example
