@@ -17,6 +17,7 @@ from source_tree import MODULES, Module
 # A unit imports from the rows above its own, never from its own row or below.
 ORDER = (
     ("_version", "errors"),
+    ("arguments",),
     ("files", "measure", "rng", "space"),
     ("folders",),
     ("result",),

@@ -42,7 +42,7 @@ class Rng:
         if rng is None:
             return Rng(0)
         if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
-            refuse("rng must be an Rng, a seed or None", f"{type(rng).__name__}", "Write rng=0 or rng=hs.Rng(0).")
+            refuse("rng must be an Rng, a seed or None", shown(rng), "Write rng=0 or rng=hs.Rng(0).")
         return Rng(int(rng))
 
     def child(self, *names: object) -> Rng:
@@ -64,8 +64,3 @@ class Rng:
         import torch
 
         return torch.Generator().manual_seed(self.key)
-
-
-def as_rng(given: Rng | int | None, otherwise: Rng) -> Rng:
-    """The source that was given, `otherwise` where nothing was."""
-    return otherwise if given is None else Rng.of(given)

@@ -263,7 +263,7 @@ ROWS = [
     Row("fisher-no-samples", lambda: hs.Fisher(problem(), samples=0), "samples must be", "0", r"\w"),
     Row("fisher-samples-fraction", lambda: hs.Fisher(problem(), samples=1.5), "samples must be", r"1\.5", r"\w"),
     Row("fisher-samples-text", lambda: hs.Fisher(problem(), samples="many"), "samples must be", "'many'", r"\w"),
-    Row("fisher-seed", lambda: hs.Fisher(problem(), rng=0), "rng must be", "0|int", r"Rng"),
+    Row("fisher-seed", lambda: hs.Fisher(problem(), rng=0.5), "rng must be", r"0\.5", r"Rng"),
     Row(
         "fisher-of-function",
         lambda: hs.Fisher(of(loss=function_loss)),
@@ -274,7 +274,7 @@ ROWS = [
     Row("check-operator", lambda: hs.check(hessian()), "Problem", "Hessian", r"\w"),
     Row("check-no-examples", lambda: hs.check(problem(), examples=0), "examples must be", "0", r"\w"),
     Row("check-examples-text", lambda: hs.check(problem(), examples="all"), "examples must be", "'all'", r"\w"),
-    Row("check-seed", lambda: hs.check(problem(), rng=0), "rng must be", "0|int", "Rng"),
+    Row("check-seed", lambda: hs.check(problem(), rng="0"), "rng must be", "'0'", "Rng"),
     Row("plan-task", lambda: hs.plan(problem(), "svd"), "task must be known", "'svd'", "eigenpairs"),
     Row("plan-operator", lambda: hs.plan(hessian()), "Problem", "Hessian", r"\w"),
     Row("plan-k-zero", lambda: hs.plan(problem(), k=0), "k must be", "0", r"\w"),

@@ -15,6 +15,7 @@ from hesscope.cli import main
 from hesscope.errors import InputError
 
 LONGEST = 900  # characters: a short paragraph, with room for the names of all parameters or the words of torch
+Seen = tuple[int, int, bytes]  # mode, time of change, content
 
 
 @dataclass(frozen=True)
@@ -66,22 +67,19 @@ def command(*arguments: str) -> Callable[[], Exit]:
 def complaint(row: Row, folder: Path) -> str:
     """What is wrong with the answer to a row, run in an empty folder; nothing when it is as the table says."""
     with _working_in(folder):
-        if row.files is not None:
-            row.files()
-        return _complaint(row)
-
-
-def harm(row: Row, folder: Path) -> str:
-    """Which files of the user a row has changed, lost or left behind."""
-    with _working_in(folder):
-        if row.files is not None:
-            row.files()
+        if row.files is None:
+            return _complaint(row)
+        row.files()
         before = _seen(folder)
-        _complaint(row)
-        after = _seen(folder)
+        found = _complaint(row)
+        return found + _harm(before, _seen(folder))
+
+
+def _harm(before: dict[str, Seen], after: dict[str, Seen]) -> str:
+    """Which files of the user were changed, lost or left behind."""
     changed = [name for name in before if name in after and after[name] != before[name]]
     groups = {"changed": changed, "lost": [*(before.keys() - after.keys())], "left": [*(after.keys() - before.keys())]}
-    return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in groups.items() if names)
+    return "".join(f"; files {what}: {', '.join(sorted(names))}" for what, names in groups.items() if names)
 
 
 @contextmanager
@@ -123,7 +121,7 @@ def _unclear(row: Row, message: str) -> str:
     return ""
 
 
-def _seen(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+def _seen(folder: Path) -> dict[str, Seen]:
     """Every file and folder below, with its mode, time of change and content; what Python caches does not count."""
     found = {}
     for root, folders, files in os.walk(folder):

@@ -17,7 +17,7 @@ from ...arguments import as_float, is_count, shown
 from ...errors import refuse
 from ...measure import Array
 from ...result import Result
-from ...rng import Rng, as_rng
+from ...rng import Rng
 from .hidden_weights import one_example, two_examples
 from .logit_pairs import LogitPair
 from .overlaps import RectifiedPairs, controlled_mean, overlap_moments
@@ -92,7 +92,7 @@ def hidden_cross_entropy(ratio: float, classes: int, hidden: int, rng: Rng | Non
     """
     check_setting(ratio, classes, hidden)
     single, single_off = one_example(classes, hidden)
-    double, double_off = two_examples(classes, hidden, _DRAWS, as_rng(rng, Rng().child("hidden_cross_entropy")))
+    double, double_off = two_examples(classes, hidden, _DRAWS, _source(rng, "hidden_cross_entropy"))
     m = hidden
     zeroth, first, _ = overlap_moments(1 / m)
     spread = (m - 1) ** 2 / (2**m * (m - 2) ** 3 * m) * (np.sqrt(m / (m - 2)) + 1) ** (m - 2)
@@ -124,7 +124,7 @@ def output_cross_entropy(classes: int, hidden: int, rng: Rng | None = None) -> B
     """
     check_setting(1.0, classes, hidden)
     m, c = hidden, float(classes)
-    pairs = RectifiedPairs.draw(m, 2.0, _DRAWS, as_rng(rng, Rng().child("output_cross_entropy")))
+    pairs = RectifiedPairs.draw(m, 2.0, _DRAWS, _source(rng, "output_cross_entropy"))
     sizes = np.array([c, c * (c - 1)])
 
     def measure(pair: LogitPair) -> Array:
@@ -145,6 +145,10 @@ def _squared_overlap(hidden: int, kappa: float) -> float:
     zeroth, first, second = overlap_moments(kappa / hidden)
     mass = 0.75 + zeroth
     return hidden * (second * mass + (hidden - 1) * first**2) * mass ** (hidden - 2)
+
+
+def _source(rng: Rng | None, name: str) -> Rng:
+    return Rng().child(name) if rng is None else Rng.of(rng)
 
 
 def check_setting(ratio: float, classes: int, hidden: int = 3) -> None:

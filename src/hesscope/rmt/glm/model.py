@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...arguments import real_array
 from ...errors import refuse
-from ...rng import Rng, as_rng
+from ...rng import Rng
 from ..separable.law import GeneralisedMarchenkoPastur, check_ratio
 from .frame import Frame
 from .geometry import Geometry
@@ -51,7 +51,7 @@ class GLM:
 
     def __post_init__(self) -> None:
         check_ratio(self.ratio)
-        as_rng(self.rng, self.rng)
+        object.__setattr__(self, "rng", Rng.of(self.rng))
         # Refuse bad input here, not at first use.
         _ = self._loss, self._response, self.geometry
 

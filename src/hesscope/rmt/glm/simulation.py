@@ -10,7 +10,7 @@ import numpy as np
 from ...arguments import is_count, shown
 from ...errors import refuse
 from ...measure import AtomicMeasure
-from ...rng import Rng, as_rng
+from ...rng import Rng
 from ..separable.population import Real
 from .geometry import Geometry
 from .losses import Loss, Response
@@ -66,7 +66,7 @@ def simulate(
         refuse("features must name a distribution", f"{features!r}", f"There are: {', '.join(FEATURES)}.")
     if not is_count(p, 1):
         refuse("p must be an integer >= 1", shown(p), "Pass the dimension of the Hessian.")
-    rng = as_rng(rng, rng)
+    rng = Rng.of(rng)
     spectrum, vectors = _place(geometry, p, rng.child("place").numpy())
     n = max(1, round(p / ratio))
     mean, w_star, w = vectors

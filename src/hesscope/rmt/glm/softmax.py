@@ -12,7 +12,7 @@ from scipy.stats import qmc
 from ...arguments import as_float, is_count, shown
 from ...errors import refuse
 from ...measure import AtomicMeasure
-from ...rng import Rng, as_rng
+from ...rng import Rng
 from ..laws.with_zeros import LawWithZeros
 from ..separable.gaussian_grid import gaussian, grid
 from ..separable.law import GeneralisedMarchenkoPastur, check_ratio
@@ -48,7 +48,7 @@ class SoftmaxGLM:
                 "Pass the number of outputs and the standard deviation of one logit.",
             )
         check_ratio(self.ratio)
-        as_rng(self.rng, self.rng)
+        object.__setattr__(self, "rng", Rng.of(self.rng))
         if not (self.population_c is None or isinstance(self.population_c, AtomicMeasure)):
             refuse(
                 "population_c must be an atomic measure", shown(self.population_c), "Use hs.AtomicMeasure.of(values)."
@@ -103,7 +103,7 @@ class SoftmaxGLM:
         """The spectrum of one Hessian of size classes·d with n = d/ratio Gaussian samples."""
         if not is_count(d, 1):
             refuse("d must be an integer >= 1", shown(d), "Pass the dimension of the inputs.")
-        rng = as_rng(rng, rng)
+        rng = Rng.of(rng)
         k, n = self.classes, max(1, round(d / self.ratio))
         t = np.ones(d) if self.population_c is None else self.population_c.quantile((np.arange(d) + 0.5) / d)
         generator = rng.numpy()
