@@ -202,13 +202,6 @@ ROWS = [
     Row("density-method", lambda: hs.spectral_density(hessian(), method="fft"), "method must be", "'fft'", r"\w"),
     Row("density-seed", lambda: hs.spectral_density(large(), rng="1"), "rng must be", "'1'", "Rng"),
     Row(
-        "density-chebyshev-resume",
-        lambda: hs.spectral_density(large(), method="chebyshev", resume="state"),
-        "resume needs",
-        "chebyshev",
-        "Leave",
-    ),
-    Row(
         "density-stderr-width",
         lambda: hs.spectral_density(large(), 2, 20, tol=0.0).density_stderr(1.0, 0.0),
         "width",

@@ -197,7 +197,6 @@ ROWS = [
     Row("batch-size-fraction", lambda: of(batch_size=2.5), "batch_size must be", r"2\.5", r"\w"),
     Row("batch-size-text", lambda: of(batch_size="64"), "batch_size must be", "'64'", r"\w"),
     Row("batch-size-nan", lambda: of(batch_size=NAN), "batch_size must be", "nan", r"\w"),
-    Row("batch-size-none", lambda: of(batch_size=None), "batch_size must be", "None", r"\w"),
     Row("memory-words", lambda: of(memory="lots"), "memory must be", "'lots'", "4GB"),
     Row("memory-dots", lambda: of(memory="1.2.3GB"), "memory must be", r"'1\.2\.3GB'", "4GB"),
     Row("memory-negative", lambda: of(memory=-1), "memory must be", "-1", "0.5"),

@@ -108,7 +108,7 @@ def _complaint(row: Row) -> str:
         return f"raw {type(error).__name__}: {error}"
     if isinstance(result, Exit) and isinstance(row.error, int) and result.code == row.error:
         return _unclear(row, result.message.strip())
-    return f"accepted: {str(result)[:200]}"
+    return f"accepted: {type(result).__name__}"
 
 
 def _unclear(row: Row, message: str) -> str:
