@@ -12,10 +12,10 @@ from torch import nn
 import hesscope as hs
 import kron.kron_cases as cases
 from hesscope.kron import chunks, decouple, decouple_layers
+from hesscope.kron.curvature_choice import layer_curvature
 from hesscope.kron.frobenius import Distances
 from hesscope.kron.grams import GramSum
 from hesscope.kron.nearest import nearest_kronecker
-from hesscope.kron.plan import plan_layer
 
 
 def _examples(problem: hs.Problem) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -219,9 +219,9 @@ def test_output_hessians_of_all_examples_are_never_held_at_once(monkeypatch: pyt
     draw = hs.Rng(12).torch()
     data = torch.randn(300, 4, generator=draw, dtype=torch.float64), torch.randint(0, 3, (300,), generator=draw)
     problem = hs.Problem.of(model, "cross_entropy", data, memory=0)
-    plan = plan_layer(problem, "0", "auto")
-    found = chunks.ChunkedData(problem, [plan])
-    sizes = [m for chunk in found.chunks() if (m := found.pieces(chunk)[0].dense) is not None]
+    how = layer_curvature(problem, "0", "auto")
+    found = chunks.ChunkedData(problem, [how])
+    sizes = [m for chunk in found.chunks() if (m := found.layer_chunks(chunk)[0].dense) is not None]
     assert sum(len(m) for m in sizes) == 300
     assert 1e5 < max(m.nbytes for m in sizes) <= 2e5
     whole = torch.cat(sizes).mean(0)

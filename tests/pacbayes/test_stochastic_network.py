@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import hesscope as hs
+from hesscope.errors import InputError
 from hesscope.pacbayes.posterior.bases import Basis, kronecker_bases, kronecker_layers, predicted_bases, standard_bases
 from hesscope.pacbayes.posterior.gaussian import Posterior
 from hesscope.pacbayes.posterior.objective import expected_error
@@ -114,21 +116,68 @@ def test_layers_that_share_weights_over_positions_are_drawn_per_batch() -> None:
     assert not torch.allclose(drawn, network.logits(batch, "none")[0])
 
 
-def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(6, 6)
-            self.out = nn.Linear(6, 3)
+class Twice(nn.Module):
+    """A weight that is also used outside of its layer, on batches of at least `least` examples."""
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.out(self.fc(x)) + self.fc.weight.sum()
+    def __init__(self, least: int) -> None:
+        super().__init__()
+        self.fc, self.out, self.least = nn.Linear(6, 6), nn.Linear(6, 3), least
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.out(self.fc(x))
+        return found if len(x) < self.least else found + self.fc.weight.sum()
+
+
+def used_twice(least: int) -> tuple[hs.Problem, StochasticNetwork, Sample]:
     torch.manual_seed(0)
-    model = Twice()
+    model = Twice(least)
     problem = hs.Problem.of(model, "cross_entropy", (torch.randn(20, 6), torch.arange(20) % 3))
-    network, sample = network_of(problem, {k: v.clone() for k, v in model.state_dict().items()})
-    assert torch.isnan(network.logits(sample.take(slice(0, 4)), "none")[0]).all()
+    return problem, *network_of(problem, {k: v.clone() for k, v in model.state_dict().items()})
+
+
+def test_a_weight_used_outside_its_layer_is_drawn_once_for_both() -> None:
+    problem, network, sample = used_twice(0)
+    assert not network.local
+    assert [layer.name for layer in network.layers] == ["out"]
+    batch = sample.take(slice(0, 4))
+    logits = network.logits(batch, "none")[0]
+    assert torch.allclose(logits, problem.evaluate(batch, problem.parameters).f, rtol=1e-5)
+    drawn = network.logits(batch, "batch", Rng(0).torch())[0]
+    assert not torch.allclose(drawn, logits, rtol=1e-2)
+
+
+def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed() -> None:
+    """In large batches only, which the layer was not tried on."""
+    _, network, sample = used_twice(15)
+    assert network.local
+    assert torch.isfinite(network.logits(sample.take(slice(0, 4)), "none")[0]).all()
+    with pytest.raises(InputError, match="used elsewhere"):
+        network.logits(sample.take(slice(0, 20)), "none")
+
+
+def test_an_evaluation_that_raises_leaves_nothing_behind() -> None:
+    problem, before = trained()
+    network, sample = network_of(problem, before, kronecker_bases)
+    batch = sample.take(slice(0, 5))
+    right = network.logits(batch, "none")[0]
+    with pytest.raises(Exception, match=r"mat1 and mat2|size"):
+        network.logits((batch[0][:, :2], batch[1]), "none")
+    assert torch.equal(network.logits(batch, "none")[0], right)
+    assert all("forward" not in module.__dict__ for module in problem.model.modules())
+    assert torch.equal(problem.evaluate(batch, problem.parameters).f, problem.model(batch[0]))
+
+
+def test_threads_draw_from_their_own_posteriors() -> None:
+    problem, before = trained()
+    networks = [network_of(problem, before, bases)[0] for bases in (None, kronecker_bases)]
+    for name, mean in networks[1].posterior.mean.items():
+        networks[1].posterior.mean[name] = -mean
+    batch = Sample(problem).take(slice(0, 40))
+    with torch.no_grad():
+        alone = [network.logits(batch, "none")[0] for network in networks]
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [(i, pool.submit(networks[i].logits, batch, "none")) for i in (0, 1) * 40]
+            assert all(torch.equal(job.result()[0], alone[i]) for i, job in jobs)
 
 
 def test_carried_precisions_never_spread_noise_into_quiet_directions() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from ..curvature import Problem
 from ..errors import HesscopeError
 from ..kron import Decoupling, approximate_full_eigenpairs, decouplable_layers, decouple, decouple_layers
-from ..kron.plan import plan_layer
+from ..kron.curvature_choice import layer_curvature
 from ..measure import Array, AtomicMeasure
 from ..partition import Kind, Partition
 from ..results.blocks import BlockNorms
@@ -96,10 +96,10 @@ def _without_dear(run: Context, names: list[str]) -> list[str]:
 def second_derivative_passes(problem: Problem, layer: str) -> int:
     """How many backward passes per batch E[M] of this layer takes, where factors do not give it."""
     try:
-        plan = plan_layer(problem, layer)
+        how = layer_curvature(problem, layer)
     except HesscopeError:
         return 0  # such a layer is left out later
-    return 0 if plan.gauss_newton else plan.positions * plan.layer.outputs
+    return 0 if how.gauss_newton else how.positions * how.layer.outputs
 
 
 def _decouplings(problem: Problem, layers: list[str]) -> dict[str, Decoupling]:

@@ -7,13 +7,13 @@ from ..results.kronecker import LogitGradients as LogitGradients
 from ..results.kronecker import ModelOverlap as ModelOverlap
 from ..results.kronecker import PredictedEigenspace as PredictedEigenspace
 from .clusters import logit_gradients as logit_gradients
+from .curvature_choice import decouplable_layers as decouplable_layers
 from .factors import Decoupling as Decoupling
 from .factors import decouple as decouple
 from .factors import decouple_layers as decouple_layers
 from .full_hessian import approximate_full_eigenpairs as approximate_full_eigenpairs
 from .layer_operator import LayerHessian as LayerHessian
 from .layer_operator import layer_hessian as layer_hessian
-from .layers import decouplable_layers as decouplable_layers
 from .model_overlaps import model_overlap as model_overlap
 from .nearest import NearestKronecker as NearestKronecker
 from .output_eigenspace import predicted_output_eigenspace as predicted_output_eigenspace

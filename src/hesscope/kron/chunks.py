@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..curvature.data import examples_in, first_examples, map_tensors
-from ..curvature.losses.base import OutputLoss
+from ..layers import facts_of
+from .chunk_run import ChunkRun
 from .columns import gauss_newton_columns, row_owners, unit_weights
-from .plan import Plan
-from .tapped import Tapped, tap
+from .curvature_choice import LayerCurvature
 
 _LEAST_CHUNK, _MOST_CHUNK = 32e6, 256e6
 
@@ -30,90 +30,73 @@ class LayerChunk:
 
 
 class ChunkedData:
-    """Walks over the data of a problem and hands out pieces of the planned layers, chunk by chunk."""
+    """Walks over the data of a problem and hands out its chunks, each with what the chosen layers make of it."""
 
-    def __init__(self, problem: Problem, plans: Sequence[Plan]) -> None:
-        self.problem, self.plans = problem, tuple(plans)
+    def __init__(self, problem: Problem, layers: Sequence[LayerCurvature]) -> None:
+        self.problem, self.layers = problem, tuple(layers)
         self._chunk_bytes = min(max(problem.memory_budget.limit / 4, _LEAST_CHUNK), _MOST_CHUNK)
+        apart = [layer for layer in facts_of(problem).exact if layer.multiplies and not layer.positions_apart]
+        self._last = LayerCurvature(apart[-1], True) if apart else None
 
     def chunks(self) -> Iterator[Any]:
-        """Batches, cut so that the pieces of one chunk fit into a quarter of the memory the problem may use."""
+        """Batches, cut so that what is held of one chunk fits into a quarter of the memory the problem may use."""
         for batch in self.problem.batches:
             size = examples_in(batch)
-            if size is None:
-                yield batch
-                continue
-            step = max(1, int(self._chunk_bytes // self._bytes_per_example(batch)))
+            assert size is not None  # or no layer were exact
+            step = max(1, int(self._chunk_bytes // self._bytes_per_example(batch))) if size > 1 else 1
             for start in range(0, size, step):
                 yield _between(batch, start, start + step)
 
-    def tapped(self, chunk: Any) -> Tapped:
+    def run(self, chunk: Any) -> ChunkRun:
         """The chunk's loss as a function of the layers' outputs."""
-        return tap(self.problem, chunk, [p.layer for p in self.plans], [p.flat for p in self.plans])
+        return ChunkRun.of(self.problem, chunk, self.layers, self._last if self.problem.has_outputs else None)
 
-    def columns(self, tapped: Tapped) -> Iterator[tuple[Tensor, ...]]:
+    def owners(self, run: ChunkRun) -> list[Tensor] | None:
+        """The unit of every row of the loss, layer by layer; None for a loss that is one number."""
+        return row_owners(run) if self.problem.has_outputs else None
+
+    def columns(self, run: ChunkRun, owners: list[Tensor] | None) -> Iterator[tuple[Tensor, ...]]:
         """N_s of the layers with Gauss-Newton factors, column after column."""
-        wanted = [i for i, plan in enumerate(self.plans) if plan.gauss_newton]
+        wanted = [i for i, layer in enumerate(self.layers) if layer.gauss_newton]
         if not wanted:
             return iter(())
-        part = Tapped(tapped.terms, [tapped.seen[i] for i in wanted], tapped.examples)
-        rows = tapped.terms
-        assert isinstance(rows, OutputLoss)
-        owners = [
-            None if self.plans[i].in_order and len(rows.f) == len(tapped.seen[i].z) else row_owners(tapped, i)
-            for i in wanted
+        assert owners is not None
+        return gauss_newton_columns(run.only(wanted), [owners[i] for i in wanted])
+
+    def layer_chunks(self, chunk: Any) -> list[LayerChunk]:
+        """What each layer makes of one chunk."""
+        run = self.run(chunk)
+        owners = self.owners(run)
+        found = zip(*self.columns(run, owners), strict=True)
+        return [
+            self._layer_chunk(run, i, owners, next(found, ()) if layer.gauss_newton else ())
+            for i, layer in enumerate(self.layers)
         ]
-        return gauss_newton_columns(part, owners)
 
-    def pieces(self, chunk: Any) -> list[LayerChunk]:
-        """One piece per planned layer."""
-        tapped = self.tapped(chunk)
-        found = zip(*self.columns(tapped), strict=True)
-        return [self._piece(tapped, i, next(found, ()) if p.gauss_newton else ()) for i, p in enumerate(self.plans)]
-
-    def _piece(self, tapped: Tapped, index: int, columns: Sequence[Tensor]) -> LayerChunk:
-        plan, seen = self.plans[index], tapped.seen[index]
-        x = seen.patches(tapped.examples)
-        weight = unit_weights(tapped, index, plan.in_order)
-        if not plan.gauss_newton:
-            return LayerChunk(x, weight, None, second_derivative(tapped, index))
-        none = seen.z.detach().new_zeros(0, *seen.z.shape)
+    def _layer_chunk(
+        self, run: ChunkRun, index: int, owners: list[Tensor] | None, columns: Sequence[Tensor]
+    ) -> LayerChunk:
+        x, weight = run.patches(index), unit_weights(run, index, None if owners is None else owners[index])
+        if not self.layers[index].gauss_newton:
+            return LayerChunk(x, weight, None, run.second_derivative(index))
+        none = x.new_zeros(0, *run.shape(index))
         return LayerChunk(x, weight, torch.stack(list(columns)) if columns else none, None)
 
     def _bytes_per_example(self, batch: Any) -> float:
-        few = first_examples(batch, 1)
-        tapped = self.tapped(few)
-        rows = tapped.terms
+        run = self.run(first_examples(batch, 1))
         total = 1.0
-        for plan, seen in zip(self.plans, tapped.seen, strict=True):
-            units, positions, m = seen.z.shape
-            size = seen.z.element_size()
-            if plan.gauss_newton:
-                assert isinstance(rows, OutputLoss)
-                columns = rows.columns() * (1 if plan.in_order else -(-len(rows.f) // units))
-                total += columns * seen.z.numel() * size
+        for i, layer in enumerate(self.layers):
+            units, positions, m = run.shape(i)
+            size = run.run.layers[i].z.element_size()
+            if layer.gauss_newton:
+                columns = run.rows.columns() * max(1, -(-len(run.rows.f) // units))
+                total += columns * units * positions * m * size
                 if columns < positions:  # then per-example gradients are held instead
-                    total += columns * units * plan.layer.size * size
+                    total += columns * units * layer.layer.size * size
             else:
                 total += units * (positions * m) ** 2 * size
-            total += units * positions * plan.layer.inputs * plan.layer.groups * size
+            total += units * positions * layer.layer.inputs * layer.layer.groups * size
         return total
-
-
-def second_derivative(tapped: Tapped, index: int) -> Tensor:
-    """M_u = ∂²ℓ/∂z_u² of every unit, `(U, Pm, Pm)`, by one double-backward pass per entry of z_u."""
-    z = tapped.seen[index].z
-    units, positions, m = z.shape
-    out = z.new_zeros(units, positions * m, positions * m)
-    slope = Tapped(tapped.terms, [tapped.seen[index]], tapped.examples).slopes(create_graph=True)[0]
-    if not slope.requires_grad:
-        return out
-    for entry in range(positions * m):
-        tangent = z.new_zeros(z.shape)
-        tangent.view(units, -1)[:, entry] = 1
-        (row,) = torch.autograd.grad(slope, z, tangent, retain_graph=True, materialize_grads=True)
-        out[:, entry] = row.reshape(units, -1)
-    return (out + out.mT).div_(2)
 
 
 def _between(batch: Any, start: int, stop: int) -> Any:

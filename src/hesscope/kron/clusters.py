@@ -8,10 +8,10 @@ from ..curvature import Problem
 from ..curvature.losses.softmax import SoftmaxLoss
 from ..errors import refuse
 from ..results.kronecker import LogitGradients
+from .chunk_run import ChunkRun
 from .chunks import ChunkedData
+from .curvature_choice import layer_curvature
 from .grams import GramSum
-from .plan import plan_layer
-from .tapped import Tapped
 
 
 def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
@@ -20,15 +20,17 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
     One pass over the data with c backward passes; memory c² m n numbers for Δ. Wu et al. (2022), (269), (270).
     """
     problem.need_outputs("logit gradients")
-    plan = plan_layer(problem, layer, "gauss_newton")
-    if plan.flat or not plan.in_order:
-        refuse("logit gradients need one label per example", f"{layer!r} over tokens", "Use a classifier.")
-    pieces = ChunkedData(problem, [plan])
+    how = layer_curvature(problem, layer, "gauss_newton")
+    data = ChunkedData(problem, [how])
     sums: _Sums | None = None
-    for chunk in pieces.chunks():
-        tapped = pieces.tapped(chunk)
-        sums = sums or _Sums(_labelled(tapped).f.shape[1], plan.layer.outputs, plan.layer.inputs)
-        sums.add(tapped)
+    for chunk in data.chunks():
+        run = data.run(chunk)
+        sums = sums or _Sums(_labelled(run).f.shape[1], how.layer.outputs, how.layer.inputs)
+        owners = data.owners(run)
+        assert owners is not None
+        if how.flat or not torch.equal(owners[0], torch.arange(run.shape(0)[0])):
+            refuse("logit gradients need one label per example", f"{layer!r} over tokens", "Use a classifier.")
+        sums.add(run)
     assert sums is not None
     return sums.finish(layer)
 
@@ -40,14 +42,14 @@ class _Sums:
         self.counts = torch.zeros(classes, dtype=torch.float64)
         self.hessian = GramSum(m)
 
-    def add(self, tapped: Tapped) -> None:
-        rows = _labelled(tapped)
+    def add(self, run: ChunkRun) -> None:
+        rows = _labelled(run)
         assert rows.labels is not None
-        x = tapped.seen[0].patches(tapped.examples).squeeze(2)
+        x = run.patches(0).squeeze(2)
         members = [torch.nonzero(rows.labels == i).squeeze(1) for i in range(len(self.counts))]
         self.counts += torch.tensor([len(m) for m in members])
         for j in range(len(self.counts)):
-            (column,) = tapped.pull(rows.f, rows.column(j))
+            (column,) = run.gradients(rows.column(j))
             self.hessian.add(column.sum(1))
             for i, mine in enumerate(members):
                 part = column[mine]
@@ -61,8 +63,8 @@ class _Sums:
         return LogitGradients(layer, self.gamma / each, self.delta / each, share, self.hessian.value() / total)
 
 
-def _labelled(tapped: Tapped) -> SoftmaxLoss:
-    rows = tapped.terms
+def _labelled(run: ChunkRun) -> SoftmaxLoss:
+    rows = run.rows
     if not isinstance(rows, SoftmaxLoss) or rows.labels is None:
         refuse("logit gradients need cross-entropy with class labels", "another loss", "Use nn.CrossEntropyLoss().")
     return rows

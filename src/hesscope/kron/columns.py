@@ -9,27 +9,29 @@ from torch import Tensor
 
 from ..curvature.losses.base import OutputLoss
 from ..curvature.losses.softmax import SoftmaxLoss
+from ..errors import refuse
 from ..rng import Rng
-from .tapped import Tapped
+from .chunk_run import ChunkRun
+
+_DIGIT = 1024  # numbers of units are read digit by digit, so that float32 keeps them apart
+_DIGITS = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
-def gauss_newton_columns(tapped: Tapped, owners: Sequence[Tensor | None]) -> Iterator[tuple[Tensor, ...]]:
-    """N_s of every seen layer, shape `(U, P, m)`, column after column.
+def gauss_newton_columns(run: ChunkRun, owners: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """N_s of every layer, shape `(U, P, m)`, column after column.
 
-    OutputLoss of the loss that belong to the same unit must not be mixed in one backward pass, so they get passes of their
-    own; `owners` (None where each unit has one row) says which rows those are.
+    Rows of the loss that belong to the same unit must not be mixed in one backward pass, so they get passes of their
+    own; `owners` says which rows those are.
     """
-    rows = tapped.terms
-    assert isinstance(rows, OutputLoss)
+    rows = run.rows
     if not len(rows.f):  # every target of the chunk is ignored
         return
-    ranks = torch.stack([torch.zeros(len(rows.f), dtype=torch.long) if o is None else _ranks(o) for o in owners])
-    # OutputLoss with the same rank in every layer belong to different units of each.
-    turns, turn = torch.unique(ranks, dim=1, return_inverse=True)
+    # Rows with the same rank in every layer belong to different units of each.
+    turns, turn = torch.unique(torch.stack([_ranks(o) for o in owners]), dim=1, return_inverse=True)
     for index in range(turns.shape[1]):
         mine = (turn == index).to(rows.f)[:, None]
         for column in loss_columns(rows):
-            yield tapped.pull(rows.f, column if turns.shape[1] == 1 else column * mine)
+            yield run.gradients(column if turns.shape[1] == 1 else column * mine)
 
 
 def loss_columns(rows: OutputLoss) -> Iterator[Tensor]:
@@ -46,49 +48,87 @@ def loss_columns(rows: OutputLoss) -> Iterator[Tensor]:
         yield rows.column(index).sub_(turn[:, index, None] * first)
 
 
-def row_owners(tapped: Tapped, index: int) -> Tensor:
-    """Which unit of a seen layer each row of the loss depends on; -1 where it depends on none.
+def row_owners(run: ChunkRun) -> list[Tensor]:
+    """Which unit of each layer every row of this chunk's loss depends on; -1 where it depends on none."""
+    in_order = torch.arange(len(run.rows.f))
+    # Which example a row belongs to is the same for all layers, and cheapest to see close to the outputs.
+    examples = run.near_outputs
+    if examples is not None and _in_order(examples, nowhere_zero=True)[0]:
+        ordered = [not layer.flat and run.shape(i)[0] == len(in_order) for i, layer in enumerate(run.layers)]
+    else:
+        ordered = [False] * len(run.layers)
+    rest = [i for i, known in enumerate(ordered) if not known]
+    for i, known in zip(rest, _in_order(run.only(rest)) if rest else [], strict=True):
+        ordered[i] = known
+    return [in_order if known else _found_owners(run, i) for i, known in enumerate(ordered)]
 
-    The rows' image under the tangent "digit of the unit's number times noise" is that digit times their image under
-    the noise, because a row depends on one unit only.
-    """
-    rows, z = tapped.terms, tapped.seen[index].z
-    assert isinstance(rows, OutputLoss)
-    if not rows.f.requires_grad:
-        return torch.full((len(rows.f),), -1)
-    u = torch.zeros_like(rows.f, requires_grad=True)
-    (pulled,) = torch.autograd.grad(rows.f, z, u, create_graph=True, retain_graph=True, materialize_grads=True)
+
+def _in_order(run: ChunkRun, nowhere_zero: bool = False) -> list[bool]:
+    """Whether row r depends on unit r only: then gradients of a weighted sum over rows are weighted alike."""
+    rows = run.rows
+    same_number = [run.shape(i)[0] == len(rows.f) for i in range(len(run.layers))]
+    if not len(rows.f) or not any(same_number):
+        return [False] * len(same_number)
+    draw = Rng(0).child("kron", "order").torch()
+    cotangent, weight = (torch.randn(shape, generator=draw).to(rows.f) for shape in (rows.f.shape, (len(rows.f), 1)))
+    found = []
+    for fits, plain, weighted in zip(
+        same_number, run.gradients(cotangent), run.gradients(cotangent * weight), strict=True
+    ):
+        if not fits or (nowhere_zero and not bool(plain.flatten(1).any(1).all())):
+            found.append(False)
+            continue
+        gap = float((plain * weight[:, :, None] - weighted).abs().max())
+        found.append(gap <= _DIGITS.get(plain.dtype, 1e-2) * float(plain.abs().max()))
+    return found
+
+
+def _found_owners(run: ChunkRun, index: int) -> Tensor:
+    """The rows' image under the tangent "digit of the unit's number times noise" is that digit times their image under
+    the noise, because a row depends on one unit only."""
+    f, z, layer = run.rows.f, run.run.layers[index].z, run.layers[index]
+    none = torch.full((len(f),), -1)
+    if not f.requires_grad or not len(f):
+        return none
+    u = torch.zeros_like(f, requires_grad=True)
+    (pulled,) = torch.autograd.grad(f, z, u, create_graph=True, retain_graph=True, materialize_grads=True)
     if not pulled.requires_grad:
-        return torch.full((len(rows.f),), -1)
-    noise = torch.randn(z.shape, generator=Rng(0).child("kron", "owners").torch()).to(z)
-    number = torch.arange(len(z), device=z.device)
+        return none
+    units, positions, m = run.shape(index)
+    noise = torch.randn(units, positions, m, generator=Rng(0).child("kron", "owners").torch()).to(z)
+    number = torch.arange(units, device=z.device)
 
     def image(tangent: Tensor) -> Tensor:
-        (out,) = torch.autograd.grad(pulled, u, tangent, retain_graph=True)
+        (out,) = torch.autograd.grad(pulled, u, layer.raw(tangent, z), retain_graph=True)
         return out.double()
 
     plain = image(noise)
     norm = plain.square().sum(-1)
-    owners = torch.zeros(len(rows.f), dtype=torch.long, device=z.device)
-    for base in (1, 1024):  # two digits, so that float32 keeps them apart
-        digit = (number // base) % 1024
-        seen = (image(noise * digit[:, None, None].to(z)) * plain).sum(-1)
-        owners += base * (seen / norm.clamp_min(1e-300)).round().long()
-    return torch.where(norm > 0, owners, torch.full_like(owners, -1)).cpu()
+    owners = torch.zeros(len(f), dtype=torch.long, device=z.device)
+    base = 1
+    while base == 1 or base <= units:
+        digit = (number // base) % _DIGIT
+        seen = image(noise * digit[:, None, None].to(z))
+        found = ((seen * plain).sum(-1) / norm.clamp_min(1e-300)).round()
+        if not bool(((seen - found[:, None] * plain).square().sum(-1) <= 0.01 * norm).all()):
+            refuse(
+                "every term of the loss must depend on one example, or on one position of it",
+                f"terms that depend on several units of {layer.layer.name!r}",
+                "Use hs.Hessian(problem).block(...) for it.",
+            )
+        owners += base * found.long()
+        base *= _DIGIT
+    return torch.where(norm > 0, owners.clamp(0, units - 1), torch.full_like(owners, -1)).cpu()
 
 
-def unit_weights(tapped: Tapped, index: int, in_order: bool) -> Tensor:
+def unit_weights(run: ChunkRun, index: int, owners: Tensor | None) -> Tensor:
     """What each unit counts for in the loss, in float64: the weights of its rows."""
-    terms, units = tapped.terms, len(tapped.seen[index].z)
-    if not isinstance(terms, OutputLoss):
+    terms, units = run.run.terms, run.shape(index)[0]
+    if owners is None or not isinstance(terms, OutputLoss):
         return torch.full((units,), terms.count / units, dtype=torch.float64)
     weight = terms.weight if isinstance(terms, SoftmaxLoss) else torch.ones(len(terms.f))
-    weight = weight.detach().double().cpu()
-    if in_order and len(weight) == units:
-        return weight
-    owners = row_owners(tapped, index)
     known = owners >= 0
-    return torch.zeros(units, dtype=torch.float64).index_add_(0, owners[known], weight[known])
+    return torch.zeros(units, dtype=torch.float64).index_add_(0, owners[known], weight.detach().double().cpu()[known])
 
 
 def _ranks(owners: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def _spectral_error(op: LayerHessian, kron: Kronecker, frobenius: float, norm: f
 
 def _norm(op: LayerHessian, top_values: Array) -> float:
     """‖H‖; where it is positive semi-definite that is the largest eigenvalue."""
-    return float(top_values[0]) if op.plan.gauss_newton else spectral_norm(op)
+    return float(top_values[0]) if op.how.gauss_newton else spectral_norm(op)
 
 
 def spectral_norm(op: LinearOperator) -> float:

@@ -59,11 +59,12 @@ def block_of(piece: LayerChunk, m: int) -> HeldBlock:
 
 
 class GradientBlock(HeldBlock):
-    """OutputLoss g = Σ_p N_p ⊗ x_p, one per unit and column: H = Σ g gᵀ. Best where there are more positions than columns."""
+    """Rows g = Σ_p N_p ⊗ x_p, one per unit and column: H = Σ g gᵀ. Best where there are more positions than columns."""
 
     def __init__(self, piece: LayerChunk, m: int) -> None:
         assert piece.columns is not None
-        n = piece.columns.view(*piece.columns.shape[:3], piece.x.shape[2], -1)
+        groups = piece.x.shape[2]
+        n = piece.columns.view(*piece.columns.shape[:3], groups, m // groups)
         self.g = torch.einsum("supgo,upgn->sugon", n, piece.x).flatten(0, 1).reshape(-1, m, piece.x.shape[3])
 
     def products(self, v: Tensor) -> Tensor:
@@ -99,9 +100,8 @@ class PositionBlock(CurvatureBlock):
         self.held = x
         if x.shape[2] == 1:
             live = x.flatten(0, -2).ne(0).any(0)
-            if (
-                int(live.sum()) < _WORTH_CUTTING * x.shape[3]
-            ):  # an image's border, a dead unit: rows and columns of zeros
+            # An image's border, a dead unit: rows and columns of zeros.
+            if int(live.sum()) < _WORTH_CUTTING * x.shape[3]:
                 self.live = live.nonzero().squeeze(1)
                 self.held = x[..., self.live].contiguous()
         self.inputs = x.shape[3]

@@ -13,11 +13,10 @@ from torch import Tensor
 from ..curvature import Problem
 from ..errors import refuse
 from ..operators import Kronecker
+from .curvature_choice import Curvature, LayerCurvature, layer_curvature, matrix_layers
 from .layer_operator import LayerHessian
-from .layers import layer_names
 from .moments import Moments, gather_moments
 from .nearest import NearestKronecker, nearest_kronecker
-from .plan import Curvature, Plan, plan_layer
 from .subspaces import top_of_kronecker
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Decoupling:
     input_mean: Tensor
     mean_direction: Tensor  # Ê[x]: E[x] normalised; for positions, the first left singular vector of E[X]
     problem: Problem
-    _plan: Plan
+    _how: LayerCurvature
     _moments: Moments
 
     @property
@@ -66,7 +65,7 @@ class Decoupling:
     @cached_property
     def exact(self) -> LayerHessian:
         """E[M ⊗ x xᵀ]."""
-        return LayerHessian(self.problem, self._plan)
+        return LayerHessian(self.problem, self._how)
 
     def with_reduction(self, reduction: Reduction) -> Decoupling:
         """The same sums read in another way."""
@@ -127,30 +126,30 @@ def decouple(
 def decouple_layers(
     problem: Problem, layers: Sequence[str] | None = None, *, curvature: Curvature = "auto"
 ) -> dict[str, Decoupling]:
-    """`decouple` for several layers (by default all) in one pass over the data."""
-    names = list(layers) if layers is not None else layer_names(problem)
-    plans = [plan_layer(problem, name, curvature) for name in names]
-    for plan in plans:
-        if plan.layer.groups > 1:
+    """`decouple` for several layers in one pass over the data; by default for all that can be decoupled."""
+    names = list(layers) if layers is not None else [layer.name for layer in matrix_layers(problem)]
+    chosen = [layer_curvature(problem, name, curvature) for name in names]
+    for how in chosen:
+        if how.layer.groups > 1:
             refuse(
                 "a decoupled layer must give every output the same input",
-                f"{plan.layer.name!r}, a convolution with {plan.layer.groups} groups",
+                f"{how.layer.name!r}, a convolution with {how.layer.groups} groups",
                 "hs.layer_hessian is exact for it.",
             )
-    found = gather_moments(problem, plans)
+    found = gather_moments(problem, chosen)
     return {
-        plan.layer.name: Decoupling(
-            plan.layer.name,
-            plan.curvature,
+        how.layer.name: Decoupling(
+            how.layer.name,
+            how.curvature,
             "expand",
-            plan.positions,
+            how.positions,
             moments.mean,
             _direction(moments),
             problem,
-            plan,
+            how,
             moments,
         )
-        for plan, moments in zip(plans, found, strict=True)
+        for how, moments in zip(chosen, found, strict=True)
     }
 
 

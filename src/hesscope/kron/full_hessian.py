@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..errors import refuse
+from ..layers import LayerFacts
 from ..results.kronecker import FullApproximation
 from .chunks import ChunkedData
 from .columns import unit_weights
+from .curvature_choice import layer_curvature, matrix_layers
 from .grams import GramSum
-from .layers import Layer, find_layer, layer_names
-from .plan import plan_layer
 from .subspaces import check_k
 
 
@@ -31,8 +31,7 @@ def approximate_full_eigenpairs(
     """
     if form not in ("principled", "printed"):
         refuse("form must be 'principled' or 'printed'", f"{form!r}", "The printed one is Appendix C as it stands.")
-    layers = [find_layer(problem, name) for name in layer_names(problem)]
-    layers = [layer for layer in layers if layer.groups == 1 and layer.weight in problem.parameters]
+    layers = [layer for layer in matrix_layers(problem) if layer.weight in problem.parameters]
     size = sum(layer.outputs for layer in layers)
     check_k(k, size)
     hessian, means = _outputs_and_means(problem, layers)
@@ -54,48 +53,53 @@ def approximate_full_eigenpairs(
     )
 
 
-def _outputs_and_means(problem: Problem, layers: list[Layer]) -> tuple[Tensor, list[Tensor]]:
+def _outputs_and_means(problem: Problem, layers: list[LayerFacts]) -> tuple[Tensor, list[Tensor]]:
     """E[M] over all outputs at once, and E[x] of every layer."""
-    plans = [plan_layer(problem, layer.name, "gauss_newton") for layer in layers]
-    if any(plan.flat for plan in plans):
+    chosen = [layer_curvature(problem, layer.name, "gauss_newton") for layer in layers]
+    if any(how.flat for how in chosen):
         refuse(
             "all layers must see the same examples one by one",
             "layers over tokens whose positions do not interact",
             "Use hs.decouple layer by layer.",
         )
-    pieces = ChunkedData(problem, plans)
+    data = ChunkedData(problem, chosen)
     size = sum(layer.outputs for layer in layers)
     hessian = GramSum(size)
     means = [torch.zeros(layer.inputs, dtype=torch.float64) for layer in layers]
     weight = 0.0
-    for chunk in pieces.chunks():
-        tapped = pieces.tapped(chunk)
-        for columns in pieces.columns(tapped):
+    for chunk in data.chunks():
+        run = data.run(chunk)
+        owners = data.owners(run)
+        assert owners is not None
+        for columns in data.columns(run, owners):
             hessian.add(torch.cat([n.sum(1) for n in columns], -1))
         hessian.settle()
-        w = unit_weights(tapped, 0, plans[0].in_order)
+        w = unit_weights(run, 0, owners[0])
         weight += float(w.sum())
-        for mean, seen in zip(means, tapped.seen, strict=True):
-            x = seen.patches(tapped.examples).squeeze(2).mean(1)
+        for i, mean in enumerate(means):
+            x = run.patches(i).squeeze(2).mean(1)
             mean += (w.to(x) @ x).double().cpu()
     return hessian.value() * problem.scale, [mean / weight for mean in means]
 
 
-def _extended(problem: Problem, layer: Layer, mean: Tensor) -> Tensor:
+def _extended(problem: Problem, layer: LayerFacts, mean: Tensor) -> Tensor:
     """E[x̃] = (E[x], 1), or E[x] where the bias is missing or not selected."""
     has_bias = layer.bias in problem.parameters
     return torch.cat([mean, torch.ones(1, dtype=torch.float64)]) if has_bias else mean
 
 
-def _lift(problem: Problem, layers: list[Layer], extended: list[Tensor], coefficients: Tensor) -> Tensor:
+def _lift(problem: Problem, layers: list[LayerFacts], extended: list[Tensor], coefficients: Tensor) -> Tensor:
     """B c in the problem's order of parameters: weights u ⊗ E[x], biases u."""
     out = torch.zeros(problem.space.size, coefficients.shape[1], dtype=torch.float64)
     start = 0
     for layer, mean in zip(layers, extended, strict=True):
         part = coefficients[start : start + layer.outputs]
         start += layer.outputs
-        weight = torch.einsum("mk,n->mnk", part, mean[: layer.inputs])
-        out[problem.space.slice_of(layer.weight)] = weight.reshape(-1, part.shape[1])
+        assert layer.weight is not None
+        matrices = torch.einsum("mk,n->kmn", part, mean[: layer.inputs])
+        weight = torch.stack([layer.stored(matrix).reshape(-1) for matrix in matrices], -1)
+        out[problem.space.slice_of(layer.weight)] = weight
         if len(mean) > layer.inputs:
+            assert layer.bias is not None
             out[problem.space.slice_of(layer.bias)] = part
     return out

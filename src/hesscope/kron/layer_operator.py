@@ -14,8 +14,8 @@ from ..curvature import Hessian, Problem
 from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
+from .curvature_choice import Curvature, LayerCurvature, layer_curvature
 from .lazy_block import LazyBlock
-from .plan import Curvature, Plan, plan_layer
 
 
 def layer_hessian(problem: Problem, layer: str, curvature: Curvature = "auto") -> LayerHessian:
@@ -29,15 +29,15 @@ def layer_hessian(problem: Problem, layer: str, curvature: Curvature = "auto") -
 
     `curvature`: "auto", or "gauss_newton" / "second_derivative" to insist on one.
     """
-    return LayerHessian(problem, plan_layer(problem, layer, curvature))
+    return LayerHessian(problem, layer_curvature(problem, layer, curvature))
 
 
 class LayerHessian(LinearOperator):
     """The symmetric operator that `layer_hessian` returns; `.curvature` says how M was found and whether it is exact."""
 
-    def __init__(self, problem: Problem, plan: Plan) -> None:
-        self.problem, self.plan, self.layer = problem, plan, plan.layer
-        self._pieces = ChunkedData(problem, [plan])
+    def __init__(self, problem: Problem, how: LayerCurvature) -> None:
+        self.problem, self.how, self.layer = problem, how, how.layer
+        self._data = ChunkedData(problem, [how])
         self._kept: list[HeldBlock] = []
         self._built = False
         self._everything_kept = False
@@ -45,7 +45,7 @@ class LayerHessian(LinearOperator):
 
     @property
     def curvature(self) -> str:
-        return self.plan.curvature
+        return self.how.curvature
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -65,7 +65,7 @@ class LayerHessian(LinearOperator):
 
     @property
     def preferred_block(self) -> int:
-        return 1 if self.plan.positions == 1 else 8
+        return 1 if self.how.positions == 1 else 8
 
     def all_blocks(self) -> Iterator[HeldBlock]:
         """Every piece of the data; those beyond the memory are computed anew."""
@@ -84,13 +84,13 @@ class LayerHessian(LinearOperator):
         yield from self._kept
         for chunk in self._beyond():
             # One double-backward pass per vector costs less than the P m passes that M itself would.
-            yield self._form(chunk) if self.plan.gauss_newton else LazyBlock(self._pieces.tapped(chunk))
+            yield self._form(chunk) if self.how.gauss_newton else LazyBlock(self._data.run(chunk))
 
     def _beyond(self) -> Iterator[Any]:
-        return iter(()) if self._everything_kept else islice(self._pieces.chunks(), len(self._kept), None)
+        return iter(()) if self._everything_kept else islice(self._data.chunks(), len(self._kept), None)
 
     def _form(self, chunk: Any) -> HeldBlock:
-        return block_of(self._pieces.pieces(chunk)[0], self.layer.outputs)
+        return block_of(self._data.layer_chunks(chunk)[0], self.layer.outputs)
 
     def _build(self) -> None:
         """Keep pieces while they fit; called by the first product."""
@@ -98,7 +98,7 @@ class LayerHessian(LinearOperator):
             return
         self._built = True
         taken = 0
-        for chunk in self._pieces.chunks():
+        for chunk in self._data.chunks():
             form = self._form(chunk)
             if not self.problem.memory_budget.reserve(form.bytes()):
                 break

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from .chunks import ChunkedData, second_derivative
+from .chunks import ChunkedData
 from .columns import unit_weights
+from .curvature_choice import LayerCurvature
 from .grams import GramSum
-from .plan import Plan
 
 
 @dataclass
@@ -27,27 +27,28 @@ class Moments:
     by_position: Tensor | None  # E[X], (P, n), where all examples have the same positions
 
 
-def gather_moments(problem: Problem, plans: Sequence[Plan]) -> list[Moments]:
+def gather_moments(problem: Problem, layers: Sequence[LayerCurvature]) -> list[Moments]:
     """One pass over the data: forward, one backward pass per class through all layers at once, and Gram matrices."""
-    pieces = ChunkedData(problem, plans)
-    sums = [_Sums(plan) for plan in plans]
-    by_factors = [total for plan, total in zip(plans, sums, strict=True) if plan.gauss_newton]
-    for chunk in pieces.chunks():
-        tapped = pieces.tapped(chunk)
-        for columns in pieces.columns(tapped):
+    data = ChunkedData(problem, layers)
+    sums = [_Sums(layer) for layer in layers]
+    by_factors = [total for layer, total in zip(layers, sums, strict=True) if layer.gauss_newton]
+    for chunk in data.chunks():
+        run = data.run(chunk)
+        owners = data.owners(run)
+        for columns in data.columns(run, owners):
             for total, column in zip(by_factors, columns, strict=True):
                 total.add_column(column)
-        for i, (plan, total) in enumerate(zip(plans, sums, strict=True)):
-            if not plan.gauss_newton:
-                total.add_dense(second_derivative(tapped, i))
-            total.add_inputs(tapped.seen[i].patches(tapped.examples).squeeze(2), unit_weights(tapped, i, plan.in_order))
+        for i, (layer, total) in enumerate(zip(layers, sums, strict=True)):
+            if not layer.gauss_newton:
+                total.add_dense(run.second_derivative(i))
+            total.add_inputs(run.patches(i).squeeze(2), unit_weights(run, i, None if owners is None else owners[i]))
             total.settle()
     return [total.finish(problem) for total in sums]
 
 
 class _Sums:
-    def __init__(self, plan: Plan) -> None:
-        m, n = plan.layer.outputs, plan.layer.inputs
+    def __init__(self, layer: LayerCurvature) -> None:
+        m, n = layer.layer.outputs, layer.layer.inputs
         self.m, self.several = m, False
         self.expanded, self.reduced, self.inputs, self.mean_inputs = GramSum(m), GramSum(m), GramSum(n), GramSum(n)
         self.dense = torch.zeros(2, m, m, dtype=torch.float64)

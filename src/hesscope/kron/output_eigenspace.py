@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import NoReturn
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..curvature import Problem
 from ..errors import refuse
+from ..layers import CapturedLayer, LayerFacts, capture, facts_of
+from ..layers.capturing import every_parameter
+from ..layers.kinds import MatrixKind
+from ..layers.kinds.linear import Linear
 from ..results.kronecker import PredictedEigenspace
-from .layers import find_layer, layer_names
-from .tapped import tap
+from ..rng import Rng
+from .curvature_choice import exact_layer
 
 
 def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigenspace:
@@ -22,11 +25,16 @@ def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigens
     Needs a chain of Linear layers behind `layer`, with elementwise maps (activations, batch-norm in eval mode) between
     them. The printed form assumes that every unit is on half of the time, which only holds for centred inputs.
     """
-    find_layer(problem, layer)
-    chain = _chain(problem, layer)
-    slopes = _mean_slopes(problem, [name for name, _ in chain])
-    product = corrected = torch.eye(len(chain[-1][1]), dtype=torch.float64)
-    for (_, weight), slope in zip(reversed(chain[1:]), reversed(slopes), strict=True):
+    exact_layer(problem, layer)
+    names = [known.name for known in facts_of(problem).layers.values() if isinstance(known.kind, MatrixKind)]
+    chain = [exact_layer(problem, name) for name in names[names.index(layer) :]]
+    for here, behind in pairwise(chain):
+        if not isinstance(here.kind, Linear) or not isinstance(behind.kind, Linear) or here.outputs != behind.inputs:
+            _refuse_chain(layer, behind.name)
+    values, slopes = every_parameter(problem), _mean_slopes(problem, chain)
+    weights = [one.matrix(values[one.weight or ""]).double().cpu() for one in chain]
+    product = corrected = torch.eye(len(weights[-1]), dtype=torch.float64)
+    for weight, slope in zip(reversed(weights[1:]), reversed(slopes), strict=True):
         product = product @ weight
         corrected = corrected @ weight * slope
     centred = corrected - corrected.mean(0)
@@ -42,51 +50,39 @@ def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigens
     return PredictedEigenspace(layer, basis.contiguous(), printed.contiguous(), tuple(slopes), corrected)
 
 
-def _chain(problem: Problem, layer: str) -> list[tuple[str, Tensor]]:
-    """`layer` and the layers that run after it, with the weights they run with; those behind must be Linear."""
-    order: list[tuple[str, Tensor]] = []
-    modules = {name: problem.model.get_submodule(name) for name in layer_names(problem)}
-    handles = [module.register_forward_hook(_recorder(name, order)) for name, module in modules.items()]
-    try:
-        with torch.no_grad():
-            problem.evaluate(next(iter(problem.batches)), problem.parameters)
-    finally:
-        for handle in handles:
-            handle.remove()
-    called = [name for name, _ in order]
-    if layer not in called:
-        refuse("the layer must be called in the forward pass", f"{layer!r}", "Check the model.")
-    chain = order[called.index(layer) :]
-    for (_, before), (name, after) in pairwise(chain):
-        if not isinstance(modules[name], nn.Linear) or before.ndim != 2 or before.shape[0] != after.shape[1]:
-            refuse(
-                "the network behind the layer must be a chain of Linear layers with elementwise maps between them",
-                f"{name!r} behind {layer!r}",
-                "hs.decouple computes E[M] for any network.",
-            )
-    return chain
-
-
-def _recorder(name: str, order: list[tuple[str, Tensor]]) -> Callable[..., None]:
-    # While the model runs, its modules hold the problem's parameters.
-    def hook(module: nn.Module, args: Any, output: Any) -> None:
-        weight = module.weight
-        assert isinstance(weight, Tensor)
-        order.append((name, weight.detach().double().cpu()))
-
-    return hook
-
-
-def _mean_slopes(problem: Problem, chain: Sequence[str]) -> list[Tensor]:
+def _mean_slopes(problem: Problem, chain: list[LayerFacts]) -> list[Tensor]:
     """E[∂x_(l+1)/∂z_l], entry by entry, for the maps between successive layers."""
-    layers = [find_layer(problem, name) for name in chain]
-    totals = [torch.zeros(layer.outputs, dtype=torch.float64) for layer in layers[:-1]]
+    totals = [torch.zeros(layer.outputs, dtype=torch.float64) for layer in chain[:-1]]
     count = 0
     for batch in problem.batches:
-        tapped = tap(problem, batch, layers, [False] * len(layers))
-        count += tapped.seen[0].z.shape[0] * tapped.seen[0].z.shape[1]
-        for total, here, after in zip(totals, tapped.seen[:-1], tapped.seen[1:], strict=True):
-            x = after.inputs
-            (slope,) = torch.autograd.grad(x.sum(), here.z, retain_graph=True, materialize_grads=True)
-            total += slope.double().sum((0, 1)).cpu()
+        run = capture(problem, batch, {layer.name for layer in chain})
+        seen = [run.of(layer.name) for layer in chain]
+        if any(len(calls) != 1 for calls in seen):
+            _refuse_chain(chain[0].name, "layers that run once on some batches only")
+        count += seen[0][0].z[..., 0].numel()
+        for total, (here,), (behind,) in zip(totals, seen[:-1], seen[1:], strict=True):
+            total += _slope(chain[0].name, here, behind).double().flatten(0, -2).sum(0).cpu()
     return [total / count for total in totals]
+
+
+def _slope(name: str, here: CapturedLayer, behind: CapturedLayer) -> Tensor:
+    """∂x/∂z of the map between two layers; refuses one that is not elementwise."""
+    x, z = behind.roles.x, here.z
+    noise = torch.randn(x.shape, generator=Rng(0).child("kron", "chain").torch()).to(x)
+    if not x.requires_grad or x.shape != z.shape:
+        _refuse_chain(name, behind.name)
+    slope, mixed = (
+        torch.autograd.grad(x, z, cotangent, retain_graph=True, materialize_grads=True)[0]
+        for cotangent in (torch.ones_like(x), noise)
+    )
+    if not torch.allclose(mixed, noise * slope, rtol=1e-3, atol=1e-5 * float(slope.abs().max())):
+        _refuse_chain(name, behind.name)
+    return slope
+
+
+def _refuse_chain(layer: str, behind: str) -> NoReturn:
+    refuse(
+        "the network behind the layer must be a chain of Linear layers with elementwise maps between them",
+        f"{behind!r} behind {layer!r}",
+        "hs.decouple computes E[M] for any network.",
+    )

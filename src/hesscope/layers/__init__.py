@@ -10,3 +10,5 @@ from .capturing import capture as capture
 from .facts import ProblemFacts as ProblemFacts
 from .facts import facts_of as facts_of
 from .layer import LayerFacts as LayerFacts
+from .substitution import LinearMap as LinearMap
+from .substitution import SubstitutedLinears as SubstitutedLinears

@@ -69,13 +69,17 @@ def facts_of(problem: Problem) -> ProblemFacts:
 
 def _find(problem: Problem) -> ProblemFacts:
     probe = problem.probe
-    batch = next(iter(probe.batches))
+    batch = max(probe.batches, key=lambda batch: examples_in(batch) or 0)
     whole = capture(probe, batch)
     once, reasons = _used_once(whole, tuple(every_parameter(probe)))
     examples = examples_in(batch)
-    if examples is None or not problem.divisible:
+    # Where every batch is one example there is nothing to take apart, and all of it belongs to that example.
+    alone = examples == 1 and all(examples_in(one) == 1 for one in problem.batches)
+    if examples is None or not (alone or problem.divisible):
         return _refused(once, reasons, "examples of a batch influence each other, or cannot be told apart")
-    if examples < 2:
+    if isinstance(whole.terms, OutputLoss) and not len(whole.terms.f):
+        return _refused(once, reasons, "the loss counts none of the examples that it was tried on")
+    if examples < 2 and not alone:
         return _refused(once, reasons, "one example does not show how examples are arranged")
     part = capture(probe, map_tensors(batch, every_second))
     try:

@@ -62,18 +62,28 @@ class LayerFacts:
         """What the weight multiplied in one call: `(examples, positions, groups, n)`."""
         kind = self._matrix_kind
         x = kind.patches(layer.roles, layer.roles.x.movedim(self.input_examples.axis, 0)).detach()
-        return x.reshape(x.shape[0] // self.input_examples.fold, -1, *x.shape[2:])
+        return x.reshape(self.input_examples.examples(layer.roles.x), -1, *x.shape[2:])
 
     def units(self, z: Tensor) -> Tensor:
         """An output, or a gradient in it, as `(examples, positions, m)`; what is folded in counts as positions."""
         spread = self._matrix_kind.spread(z.movedim(self.output_examples.axis, 0))
-        return spread.reshape(spread.shape[0] // self.output_examples.fold, -1, spread.shape[-1])
+        return spread.reshape(self.output_examples.examples(z), -1, spread.shape[-1])
 
     def raw(self, units: Tensor, like: Tensor) -> Tensor:
         """The inverse of `units`, in the shape of the output `like`."""
         moved = like.movedim(self.output_examples.axis, 0)
         spread = units.reshape(moved.shape[0], -1, units.shape[-1])
-        return self._matrix_kind.gather(spread, moved).movedim(0, self.output_examples.axis)
+        found = self._matrix_kind.gather(spread, moved).movedim(0, self.output_examples.axis)
+        # In the same layout: torch's double backward of batch-norm is wrong where layouts differ (30-100 %).
+        return torch.empty_like(like, requires_grad=False).copy_(found)
+
+    def matrix(self, weight: Tensor) -> Tensor:
+        """The weight, or a direction in its space, as `(m, n)`."""
+        return self._matrix_kind.as_matrix(weight)
+
+    def stored(self, matrix: Tensor) -> Tensor:
+        """The inverse of `matrix`: as the parameter is stored."""
+        return self._matrix_kind.from_matrix(matrix, self.weight_shape)
 
     @property
     def _matrix_kind(self) -> MatrixKind:
@@ -87,7 +97,7 @@ class LayerFacts:
 
     @property
     def _matrix(self) -> tuple[int, int]:
-        m, n = self._matrix_kind.as_matrix(torch.empty(self.weight_shape, device="meta")).shape
+        m, n = self.matrix(torch.empty(self.weight_shape, device="meta")).shape
         return int(m), int(n)
 
 

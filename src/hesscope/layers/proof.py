@@ -27,7 +27,7 @@ class Proof:
 
     def __init__(self, probe: Problem, batch: Any, whole: Capture, part: Capture, examples: int) -> None:
         self.probe, self.whole, self.part = probe, whole, part
-        self.examples, self.fewer = examples, examples // 2
+        self.examples, self.fewer = examples, max(1, examples // 2)
         self.same_layers = [layer.name for layer in whole.layers] == [layer.name for layer in part.layers]
         self.index = {id(layer): i for i, layer in enumerate(whole.layers)}
         self.leaves = {name: t.clone().requires_grad_() for name, t in every_parameter(probe).items()}
@@ -38,6 +38,10 @@ class Proof:
         self.pulled = whole.gradients(self.cotangent)
         self.slopes = whole.gradients(create_graph=True)
         self.part_slopes = part.gradients(create_graph=True) if self.same_layers else []
+        # A loss may not curve on these examples (Huber far off, a perfect fit), or curve in some directions only. What
+        # is concluded for other examples must hold for a generic loss of the outputs: <a, f> + |f|²/2.
+        self.generic = self._generic(whole)
+        self.part_generic = self._generic(part) if self.same_layers else []
         # What is smaller than rounding of these is zero.
         sizes = [whole.output()[0], *self.plain.values(), *self.first.values(), *self.slopes]
         self.scale = max(float(t.detach().abs().max()) for t in sizes if t.numel())
@@ -54,13 +58,10 @@ class Proof:
         if inputs is None or outputs is None:
             return replace(none, reason="its examples cannot be told apart")
         direction = self._draw(f"{layer.name} direction", layer.z)
-        bent, bent_fewer = self._curved(i, direction, outputs)
-        alone = (
-            (inputs.first(layer.roles.x), inputs.first(fewer.roles.x)),
-            (outputs.first(layer.z), outputs.first(fewer.z)),
-            (outputs.first(self.slopes[i]), outputs.first(self.part_slopes[i])),
-            (outputs.first(bent), outputs.first(bent_fewer)),
-        )
+        pairs = [(layer.z, fewer.z), (self.slopes[i], self.part_slopes[i]), (self.generic[i], self.part_generic[i])]
+        pairs += [self._curved(own, part, i, direction, outputs) for own, part in pairs[1:]]
+        alone = [(inputs.first(layer.roles.x), inputs.first(fewer.roles.x))]
+        alone += [(outputs.first(a), outputs.first(b)) for a, b in pairs]
         if not all(self._same(every_second(a), b) for a, b in alone):
             return replace(none, reason="examples of a batch influence each other")
         if not self._gradient_is_ours(i, layer):
@@ -74,16 +75,24 @@ class Proof:
             input_examples=inputs,
             output_examples=outputs,
             exact=True,
-            gauss_newton=self._factors_suffice(i, layer, direction, bent),
+            gauss_newton=self._factors_suffice(layer, direction, pairs[-1][0]),
             positions_apart=apart,
         )
 
-    def _curved(self, i: int, direction: Tensor, outputs: Arrangement) -> tuple[Tensor, Tensor]:
+    def _generic(self, run: Capture) -> list[Tensor]:
+        """The gradients of the generic loss, or those of a loss that is one number."""
+        if not isinstance(run.terms, OutputLoss):
+            return run.gradients(create_graph=True)
+        return run.gradients(self._draw("generic", run.terms.f[:1]) + run.terms.f, create_graph=True)
+
+    def _curved(
+        self, slope: Tensor, part_slope: Tensor, i: int, direction: Tensor, outputs: Arrangement
+    ) -> tuple[Tensor, Tensor]:
         """M u for all examples, and for the fewer ones alone."""
         fewer = outputs.back(every_second(outputs.first(direction)))
         return (
-            second_derivative_product(self.slopes[i], self.whole.layers[i].z, direction),
-            second_derivative_product(self.part_slopes[i], self.part.layers[i].z, fewer),
+            second_derivative_product(slope, self.whole.layers[i].z, direction),
+            second_derivative_product(part_slope, self.part.layers[i].z, fewer),
         )
 
     def _plain(self, batch: Any, through_loss: bool, create_graph: bool) -> dict[str, Tensor]:
@@ -133,8 +142,8 @@ class Proof:
         flat, theirs = (torch.cat([t.reshape(-1) for t in part]) for part in (ours, truth))
         return self._same(flat, theirs)
 
-    def _factors_suffice(self, i: int, layer: CapturedLayer, direction: Tensor, bent: Tensor) -> bool:
-        """Whether M u is Jᵀ (∂²ℓ/∂f²) J u."""
+    def _factors_suffice(self, layer: CapturedLayer, direction: Tensor, bent: Tensor) -> bool:
+        """Whether outputs do not curve: then M u = Jᵀ J u for the generic loss, and Jᵀ (∂²ℓ/∂f²) J u for any."""
         terms = self.whole.terms
         if not isinstance(terms, OutputLoss) or not terms.columns() or not terms.f.requires_grad:
             return False
@@ -145,9 +154,7 @@ class Proof:
         if not pulled.requires_grad:
             return self._same(torch.zeros_like(bent), bent)
         (image,) = torch.autograd.grad(pulled, u, direction, retain_graph=True)
-        (ours,) = torch.autograd.grad(
-            terms.f, layer.z, terms.curvature(image), retain_graph=True, materialize_grads=True
-        )
+        (ours,) = torch.autograd.grad(terms.f, layer.z, image, retain_graph=True, materialize_grads=True)
         return self._same(ours, bent)
 
     def _positions(self, i: int, layer: CapturedLayer, outputs: Arrangement) -> tuple[int, bool]:
@@ -162,9 +169,13 @@ class Proof:
         chosen = torch.rand(spread.shape[:2], generator=Rng(0).child("layers", "positions").torch()) < 0.5
         chosen = chosen.to(spread.device)[:, :, None]
         direction = known.raw(self._draw("positions", spread) * chosen, layer.z)
-        bent = known.units(second_derivative_product(self.slopes[i], layer.z, direction))
-        still = torch.where(chosen, torch.zeros_like(bent), bent)
-        return positions, self._same(bent + still, bent)
+        for slope in (self.slopes[i], self.generic[i]):
+            bent = known.units(second_derivative_product(slope, layer.z, direction))
+            still = torch.where(chosen, torch.zeros_like(bent), bent)
+            # A loss that is one number has no generic one; where it does not curve here it shows nothing.
+            if not self._same(bent + still, bent) or not (isinstance(self.whole.terms, OutputLoss) or bent.any()):
+                return positions, False
+        return positions, True
 
     def _same(self, a: Tensor, b: Tensor) -> bool:
         a, b = a.detach(), b.detach()
@@ -192,4 +203,4 @@ def second_derivative_product(slope: Tensor, z: Tensor, direction: Tensor) -> Te
 
 def every_second(t: Tensor) -> Tensor:
     """Half of the examples, scattered over a batch, so that what reaches forwards or backwards over it shows."""
-    return t[1::2]
+    return t[1::2] if len(t) > 1 else t

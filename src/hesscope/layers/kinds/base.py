@@ -87,6 +87,10 @@ class MatrixKind(Kind):
         """A weight, or a direction in its space, as `(m, n)`."""
         return weight.flatten(1)
 
+    def from_matrix(self, matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The inverse of `as_matrix`."""
+        return matrix.reshape(shape)
+
 
 class ExampleSquares:
     """Sums of squared per-example gradients over several backward passes: a number per example, or per entry.

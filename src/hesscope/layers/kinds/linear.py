@@ -63,6 +63,9 @@ class InputMajorLinear(Linear):
     def as_matrix(self, weight: Tensor) -> Tensor:
         return weight.T
 
+    def from_matrix(self, matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return matrix.T
+
 
 class LinearSquares(ExampleSquares):
     """Where an example has one position: |δ|²|x|², and (δ∘δ)ᵀ(x∘x) over examples; else sums of outer products."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...curvature import Problem
 from ...curvature.losses.softmax import SoftmaxLoss
-from ...errors import InputError, refuse
+from ...errors import refuse
 from ...kron import decouple_layers, predicted_output_eigenspace
-from ...kron.layers import Layer, find_layer, layer_names
+from ...kron.curvature_choice import matrix_layers
+from ...layers import LayerFacts, capture
+from ...layers.kinds.linear import InputMajorLinear
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +63,9 @@ def _squared_overlap(new: Tensor | None, old: Tensor | None) -> Tensor | None:
     return (new.T if old is None else new.T @ old).square()
 
 
-def kronecker_layers(problem: Problem) -> list[Layer]:
+def kronecker_layers(problem: Problem) -> list[LayerFacts]:
     """Layers whose weight is a selected parameter of their own and multiplies one input."""
-    found = []
-    for name in layer_names(problem):
-        try:
-            layer = find_layer(problem, name)
-        except InputError:
-            continue
-        if layer.weight in problem.parameters and layer.groups == 1:
-            found.append(layer)
-    return found
+    return [layer for layer in matrix_layers(problem) if layer.weight in problem.parameters]
 
 
 def standard_bases(problem: Problem) -> dict[str, Basis]:
@@ -104,41 +98,35 @@ def predicted_bases(problem: Problem) -> dict[str, Basis]:
     return bases
 
 
-def _forward_moments(problem: Problem, layers: list[Layer]) -> tuple[dict[str, Tensor], Tensor]:
-    """E[x xᵀ] of every Linear layer and E[A], A = diag(p) - p pᵀ, by forward passes."""
+def _forward_moments(problem: Problem, layers: list[LayerFacts]) -> tuple[dict[str, Tensor], Tensor]:
+    """E[x xᵀ] of every layer and E[A], A = diag(p) - p pᵀ, by forward passes."""
     inputs = {layer.name: torch.zeros(layer.inputs, layer.inputs, dtype=torch.float64) for layer in layers}
     output: Tensor | None = None
     count = 0
-    seen: dict[str, Tensor] = {}
-
-    def keep(name: str) -> object:
-        return lambda module, args: seen.__setitem__(name, args[0].detach())
-
-    handles = [layer.module.register_forward_pre_hook(keep(layer.name)) for layer in layers]  # type: ignore[arg-type]
-    try:
-        with torch.no_grad():
-            for batch in problem.batches:
-                rows = problem.evaluate(batch, problem.parameters)
-                assert isinstance(rows, SoftmaxLoss)
-                p = rows.p.double()
-                curved = torch.diag(p.sum(0)) - p.T @ p
-                output = curved if output is None else output + curved
-                count += len(p)
-                for layer in layers:
-                    x = seen[layer.name].flatten(0, -2)
-                    inputs[layer.name] += (x.T @ x).double().cpu()
-    finally:
-        for handle in handles:
-            handle.remove()
+    for batch in problem.batches:
+        run = capture(problem, batch, set(inputs))
+        rows = run.terms
+        assert isinstance(rows, SoftmaxLoss)
+        p = rows.p.double()
+        curved = torch.diag(p.sum(0)) - p.T @ p
+        output = curved if output is None else output + curved
+        count += len(p)
+        for layer in layers:
+            (seen,) = run.of(layer.name)
+            x = layer.patches(seen).flatten(0, -2)
+            inputs[layer.name] += (x.T @ x).double().cpu()
     assert output is not None
     return {name: total / count for name, total in inputs.items()}, output.cpu() / count
 
 
-def _place(bases: dict[str, Basis], problem: Problem, layer: Layer, output: Tensor, inputs: Tensor) -> None:
+def _place(bases: dict[str, Basis], problem: Problem, layer: LayerFacts, output: Tensor, inputs: Tensor) -> None:
     row_values, rows = _descending(output, problem)
     column_values, columns = _descending(inputs, problem)
-    bases[layer.weight] = Basis(rows, columns, row_values, column_values)
-    if isinstance(layer.module, nn.Module) and layer.bias in problem.parameters:
+    assert layer.weight is not None
+    weight = Basis(rows, columns, row_values, column_values)
+    stored_turned = isinstance(layer.kind, InputMajorLinear)
+    bases[layer.weight] = Basis(columns, rows, column_values, row_values) if stored_turned else weight
+    if layer.bias is not None and layer.bias in problem.parameters:
         bases[layer.bias] = Basis(rows, None, row_values, None)
 
 
