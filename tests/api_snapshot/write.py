@@ -37,7 +37,9 @@ def _lines(space: str) -> list[str]:
     found = []
     for name in sorted(names):
         value = getattr(module, name)
-        if isinstance(value, ModuleType) or not _ours(value):
+        home = str(getattr(value, "__module__", module.__name__))
+        borrowed = not hasattr(module, "__path__") and home != module.__name__
+        if isinstance(value, ModuleType) or not _ours(value) or borrowed:
             continue
         found.append(f"{space}.{name}{_signature(value)}")
         if inspect.isclass(value):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,10 +34,6 @@ def test_chunked_widths_agree_with_whole_ones(monkeypatch: pytest.MonkeyPatch) -
     whole = cf.linear_network(*arrays).eigenvalues
     monkeypatch.setattr("hesscope.closed_form.products.CHUNK", 10)
     np.testing.assert_allclose(cf.linear_network(*arrays).eigenvalues, whole, atol=1e-13 * whole[-1])
-
-
-def test_the_example_of_the_docstring_runs() -> None:
-    assert doctest.testmod(importlib.import_module("hesscope.closed_form.linear")) == (0, 2)
 
 
 def test_importing_needs_no_torch() -> None:

@@ -1,15 +1,12 @@
-"""Every experiment of "Cracking the Hessian" at its quick size: claims hold, figures draw, outcomes can be saved."""
+"""The parts that experiments of "Cracking the Hessian" share, against dense Hessians and closed forms."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from hesscope import closed_form as cf
-from hesscope.experiments import find, names
 from hesscope.experiments.cracking._ensemble import (
     compressed,
     initial_weights,
@@ -20,35 +17,7 @@ from hesscope.experiments.cracking._ensemble import (
 )
 from hesscope.experiments.cracking._pairs import chance_rank, two_best_gaps
 from hesscope.experiments.cracking._truth import dense_hessian
-from hesscope.result import Result
 from hesscope.rng import Rng
-
-EXPERIMENTS = [name for name in names() if name.startswith("cracking.")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_quick_claims_hold(name: str, tmp_path: Path) -> None:
-    experiment = find(name)
-    outcome = experiment.run(experiment.quick)
-    assert outcome.name == experiment.name == name
-    assert len(outcome.claims) >= 2
-    for claim in outcome.claims:
-        assert claim.holds, f"{claim.statement}: expected {claim.expected}, got {claim.got}"
-    loaded = Result.load(outcome.save(tmp_path / "outcome"))
-    figures = experiment.figures(loaded)
-    assert figures
-    for title, figure in figures.items():
-        figure.savefig(tmp_path / f"{title}.png")
-        assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes[:1])
-    assert type(experiment.paper) is type(experiment.quick)
-
-
-def test_all_figures_are_there() -> None:
-    assert {name.split(".")[1] for name in EXPERIMENTS} == {
-        *("fig1", "fig2", "fig3", "fig4", "fig7", "fig8", "fig9"),
-        *("fig10_13", "fig14_16", "fig17_22", "fig26", "fig27"),
-    }
 
 
 @pytest.mark.parametrize("relu", [False, True])

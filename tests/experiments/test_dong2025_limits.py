@@ -1,4 +1,4 @@
-"""The quick sizes of Figures 8 and 9: every claim holds and every figure draws."""
+"""The claims about limits can fail."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ import dataclasses
 
 import pytest
 
-from hesscope.experiments import registry
 from hesscope.rmt import block_limits
-
-
-@pytest.mark.parametrize("name", ["dong2025.fig8", "dong2025.fig9"])
-def test_claims_hold_at_the_quick_size(name: str) -> None:
-    experiment = registry.find(name)
-    outcome = experiment.run(experiment.quick)
-    assert [claim for claim in outcome.claims if not claim.holds] == []
-    assert len(outcome.claims) >= 5
-    assert all(figure.axes for figure in experiment.figures(outcome).values())
 
 
 def test_claims_fail_when_the_limits_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

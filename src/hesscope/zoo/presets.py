@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..rng import Rng
 from .data import data_dir, load
+from .training import descend, drawn_batches
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,18 @@ def _train(model: nn.Module, data: tuple[Tensor, Tensor], recipe: Recipe, steps:
     x, y = data
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     loss = nn.CrossEntropyLoss()
-    generator = rng.torch()
-    kept = {"0": _problem(model, data)}
-    marks = {round(steps * share) for share in (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)} - {0}
-    for step in range(1, steps + 1):
-        model.train()
-        chosen = torch.randint(0, len(x), (recipe.batch,), generator=generator)
-        outputs = model(x[chosen])
-        value = loss(outputs.flatten(0, -2), y[chosen].flatten())
-        optimiser.zero_grad()
-        value.backward()
-        optimiser.step()
+    kept = {}
+    marks = {round(steps * share) for share in (0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)}
+
+    def watch(step: int) -> None:
         if step in marks:
             kept[str(step)] = _problem(model, data)
+
+    def value(chosen: Tensor) -> Tensor:
+        outputs: Tensor = model.train()(x[chosen])
+        return cast(Tensor, loss(outputs.flatten(0, -2), y[chosen].flatten()))
+
+    descend(optimiser, drawn_batches(len(x), recipe.batch, steps, rng.torch()), value, watch=watch)
     return kept
 
 

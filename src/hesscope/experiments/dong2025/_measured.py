@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from ...curvature import Problem
 from ...results.claims import Claim, Outcome
 from ...rng import Rng
+from ...zoo.training import descend, drawn_batches
 
 Loss = Literal["MSE", "CE"]
 SOURCE = "Dong et al. 2025"
@@ -65,24 +67,23 @@ def train(
     cross_entropy = not y.is_floating_point()
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    generator = rng.child("batches").torch()
     marks = {round(share * steps) for share in keep}
     kept = []
-    for step in range(steps + 1):
+
+    def watch(step: int) -> None:
         if step in marks:
             kept.append((float(step), {name: p.detach().clone() for name, p in model.named_parameters()}))
-        if step == steps:
-            break
-        chosen = slice(None) if batch is None else torch.randint(0, len(x), (batch,), generator=generator)
-        outputs = model(x[chosen])
+
+    def loss(chosen: Tensor | slice) -> Tensor:
+        outputs: Tensor = model(x[chosen])
         if cross_entropy:
-            loss = nn.functional.cross_entropy(outputs, y[chosen])
-        else:
-            loss = (outputs - y[chosen]).square().sum(-1).mean()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
+            return nn.functional.cross_entropy(outputs, y[chosen])
+        return (outputs - y[chosen]).square().sum(-1).mean()
+
+    batches: Iterable[Tensor | slice] = repeat(slice(None), steps)
+    if batch is not None:
+        batches = drawn_batches(len(x), batch, steps, rng.child("batches").torch())
+    descend(optimizer, batches, loss, schedule=schedule, watch=watch)
     return kept
 
 

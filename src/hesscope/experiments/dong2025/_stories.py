@@ -16,6 +16,7 @@ from ...rng import Rng
 from ...zoo.data import data_dir
 from ...zoo.gpt import SmallGPT
 from ...zoo.models import initialised_by
+from ...zoo.training import descend, drawn_batches
 
 WEIGHTS, TOKENS = "stories260K.bin", "tinystories_tok512.npz"
 
@@ -161,12 +162,12 @@ def _stand_in(sequences: int, length: int, rng: Rng) -> Language:
         model = SmallGPT(vocabulary, 16, 4, 2, length)
     random = _problem(model, text[512:])
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    for _ in range(150):
-        part = text[torch.randint(0, 512, (32,), generator=generator)]
-        loss = F.cross_entropy(model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+
+    def loss(chosen: Tensor) -> Tensor:
+        part = text[chosen]
+        return F.cross_entropy(model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten())
+
+    descend(optimizer, drawn_batches(512, 32, 150, generator), loss)
     attention = tuple(f"blocks.{k}.[qo]*.weight" for k in range(2))
     feed = tuple(f"blocks.{k}.up.weight" for k in range(2))
     return Language(_problem(model, text[512:]), random, attention, feed, "head", True)

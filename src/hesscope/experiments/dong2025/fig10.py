@@ -17,6 +17,7 @@ from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ...zoo import load
 from ...zoo.models import initialised_by
+from ...zoo.training import descend, drawn_batches
 from ._measured import Loss, above, claim, outcome
 
 LOSSES: tuple[Loss, ...] = ("CE", "MSE")
@@ -91,23 +92,25 @@ def run(config: Config) -> Outcome:
 def _course(config: Config, model: nn.Module, loss: Loss, x: Tensor, y: Tensor, rng: Rng) -> dict[str, Any]:
     """Ratios of H_ww and of its Gauss-Newton part, and a picture, at each mark."""
     optimizer = torch.optim.SGD(model.parameters(), lr=config.rate)
-    generator = rng.child("order").torch()
     found: dict[str, list[Any]] = {"hessian": [], "gauss_newton": [], "pictures": [], "loss": []}
     name = "bce" if loss == "CE" else "mse"
-    for step in range(max(config.marks) + 1):
+
+    def watch(step: int) -> None:
         if step in config.marks:
             problem = Problem.of(model, name, (x, y)).select("0.*")
             found["loss"].append(problem.loss_value())
             found["hessian"].append(block_norms(problem).ratio)
             found["gauss_newton"].append(block_norms(problem, matrix="gauss_newton").ratio)
             found["pictures"].append(heat_map(problem.select("0.weight"), config.pixels, "mean").image)
-        chosen = torch.randint(0, len(x), (config.batch,), generator=generator)
-        f = model(x[chosen])
-        gap = (f - y[chosen]).square().mean()
-        value = nn.functional.binary_cross_entropy_with_logits(f, y[chosen]) if loss == "CE" else gap
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
+
+    def value(chosen: Tensor) -> Tensor:
+        f: Tensor = model(x[chosen])
+        if loss == "CE":
+            return nn.functional.binary_cross_entropy_with_logits(f, y[chosen])
+        return (f - y[chosen]).square().mean()
+
+    batches = drawn_batches(len(x), config.batch, max(config.marks), rng.child("order").torch())
+    descend(optimizer, batches, value, watch=watch)
     return {key: np.array(values) for key, values in found.items()}
 
 

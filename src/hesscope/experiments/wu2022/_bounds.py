@@ -17,6 +17,7 @@ from ...pacbayes import Certificate, Settings, optimize, split
 from ...rng import Rng
 from ...zoo.data import load
 from ...zoo.models import fully_connected
+from ...zoo.training import descend, shuffled_batches
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,8 @@ def prepare(
     x, y = train.x[part], labels[0][part]
     optimiser = torch.optim.SGD(model.parameters(), lr=training.sgd_rate, momentum=training.momentum)
     for epoch in range(training.sgd_epochs):
-        order = torch.randperm(len(x), generator=rng.child("order", epoch).torch())
-        for batch in torch.split(order, training.sgd_batch):
-            optimiser.zero_grad()
-            torch.autograd.backward(F.cross_entropy(model(x[batch]), y[batch]))
-            optimiser.step()
+        batches = shuffled_batches(len(x), training.sgd_batch, rng.child("order", epoch))
+        descend(optimiser, batches, lambda batch: F.cross_entropy(model(x[batch]), y[batch]))
     with torch.no_grad():
         wrong = float((model(test.x).argmax(-1) != labels[1]).double().mean())
     problem = Problem.of(model, "cross_entropy", (train.x, labels[0]))

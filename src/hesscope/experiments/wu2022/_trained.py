@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from ...curvature import Problem
 from ...rng import Rng
 from ...zoo.data import Examples, load
 from ...zoo.models import fully_connected, lenet5
+from ...zoo.training import descend, shuffled_batches
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,13 @@ def _train_one_by_one(setting: Setting, found: Trained, watch: Callable[[int, li
             watch(epoch, found.models)
         for i, (model, optimizer) in enumerate(zip(found.models, optimizers, strict=True)):
             model.train()
-            for batch in _order(setting, len(x), i, epoch):
-                optimizer.zero_grad()
-                torch.autograd.backward(F.cross_entropy(model(x[batch]), y[batch]))
-                optimizer.step()
+            descend(optimizer, _order(setting, len(x), i, epoch), partial(_loss, model, x, y))
     if watch is not None:
         watch(setting.epochs, found.models)
+
+
+def _loss(model: nn.Module, x: Tensor, y: Tensor, batch: Tensor) -> Tensor:
+    return F.cross_entropy(model(x[batch]), y[batch])
 
 
 def _train_together(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None] | None) -> None:
@@ -124,19 +127,18 @@ def _train_together(setting: Setting, found: Trained, watch: Callable[[int, list
             _unstack(found.models, leaves)
             watch(epoch, found.models)
         orders = [_order(setting, len(x), i, epoch) for i in range(len(found.models))]
-        for batches in zip(*orders, strict=True):
-            index = torch.stack(batches)
-            optimizer.zero_grad()
-            torch.autograd.backward(every(leaves, buffers, x[index], y[index]).sum())
-            optimizer.step()
+        descend(
+            optimizer,
+            map(torch.stack, zip(*orders, strict=True)),
+            lambda index: every(leaves, buffers, x[index], y[index]).sum(),
+        )
     _unstack(found.models, leaves)
     if watch is not None:
         watch(setting.epochs, found.models)
 
 
 def _order(setting: Setting, count: int, model: int, epoch: int) -> Sequence[Tensor]:
-    order = torch.randperm(count, generator=Rng(setting.seed).child("order", model, epoch).torch())
-    return torch.split(order, setting.batch_size)
+    return shuffled_batches(count, setting.batch_size, Rng(setting.seed).child("order", model, epoch))
 
 
 def _unstack(models: list[nn.Module], leaves: dict[str, Tensor]) -> None:
