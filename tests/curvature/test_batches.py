@@ -113,19 +113,23 @@ def test_batch_sizes_are_positive_whole_numbers(size: Any) -> None:
         hs.Problem.of(network(), "cross_entropy", (draw(20, 3), torch.arange(20) % 2), batch_size=size)
 
 
-def test_randomness_in_a_later_batch_only() -> None:
+@pytest.mark.parametrize("draws_always", [False, True])
+def test_randomness_in_a_later_batch_only(draws_always: bool) -> None:
     class Late(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = network()
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x + 0.1 * torch.rand_like(x) if len(x) == 3 else x)
+            noise = torch.rand_like(x) if draws_always or len(x) == 3 else x
+            return self.inner(x + 0.1 * noise if len(x) == 3 else x)
 
     data = [(draw(5, 3), torch.arange(5) % 2), (draw(3, 3), torch.arange(3) % 2)]
     problem = hs.Problem.of(Late(), "cross_entropy", data)
+    before = torch.get_rng_state()
     with pytest.raises(InputError, match=r"fixed function.*for batch 1 on two calls"):
         problem.gradient()
+    assert not draws_always or torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

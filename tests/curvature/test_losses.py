@@ -224,6 +224,11 @@ def test_logits_that_can_be_read_along_two_axes_are_refused() -> None:
         model, "cross_entropy", (ids, labels), forward=lambda m, b: (m(b[0]).flatten(0, 1), b[1].flatten())
     )
     assert_right(model, flat, lambda: F.cross_entropy(model(ids).flatten(0, 1), labels.flatten()))
+    ragged = [(ids[:, :4], labels[:, :4]), (ids, labels)]  # the first batch tells where the classes are
+    ours = hs.Problem.of(model, "cross_entropy", ragged)
+    logits = torch.cat([model(i).flatten(0, 1) for i, _ in ragged])
+    wanted = F.cross_entropy(logits, torch.cat([t.flatten() for _, t in ragged]))
+    assert ours.loss_value() == pytest.approx(float(wanted.detach()), rel=1e-12)
     short = hs.Problem.of(model, "cross_entropy", (ids[:, :4], labels[:, :4]))
     assert_right(model, short, lambda: F.cross_entropy(model(ids[:, :4]).flatten(0, 1), labels[:, :4].flatten()))
 

@@ -32,8 +32,8 @@ class DefaultForward:
             key = next((key for key in _TARGET_KEYS if key in batch), None)
             if key is None:
                 refuse(f"a dict batch must have one of {_TARGET_KEYS}", f"keys {sorted(batch)}", "Or pass forward=.")
-            if key == "labels" and self._shift is None and _accepts_labels(model):
-                self._shift = _shift_of(model(**batch), batch[key])
+            if key == "labels" and self._shift is None:
+                self._shift = _shift_of(_with_labels(model, batch), batch[key])
             outputs = model(**{name: value for name, value in batch.items() if name != key})
             logits = getattr(outputs, "logits", outputs)
             return (logits[:, :-1], batch[key][:, 1:]) if self._shift else (logits, batch[key])
@@ -47,8 +47,15 @@ class DefaultForward:
         )
 
 
-def _accepts_labels(model: nn.Module) -> bool:
-    return "labels" in inspect.signature(model.forward).parameters
+def _with_labels(model: nn.Module, batch: Mapping[str, Any]) -> Any:
+    """What the model itself makes of inputs and labels; None where it takes none."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    if not any(p.name == "labels" or p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    try:
+        return model(**batch)
+    except TypeError:
+        return None  # a wrapper that hands everything on, to a model without labels
 
 
 def _shift_of(outputs: Any, labels: Tensor) -> int | None:

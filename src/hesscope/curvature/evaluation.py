@@ -55,6 +55,7 @@ class Evaluation(nn.Module):
         self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
         self.recomputes = False  # parts of the forward pass run again in the backward pass
         self._traced = False
+        self._runs = 0
         self.settled = False  # whether a function was found to take the model, or outputs
 
     @staticmethod
@@ -96,10 +97,14 @@ class Evaluation(nn.Module):
         with (
             EVALUATION_LOCK,
             differentiable(),
-            random_state_kept(self.draws_randomly),
+            random_state_kept(self.draws_randomly) as random_state,
             sdpa_kernel(SDPBackend.MATH),
             plain_operations(self.model, traced),
         ):
+            if random_state is not None:
+                # Never the same draws twice: what they do to the loss must show as a difference between two calls.
+                self._runs += 1
+                random_state.scramble(self._runs)
             self._traced = traced
             if self._is_own(parameters):
                 # Nothing is swapped, so that checkpointed parts see the same parameters when they run again.

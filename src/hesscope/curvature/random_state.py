@@ -29,6 +29,12 @@ class RandomState:
             or any(not np.array_equal(a, b) for a, b in zip(self._numpy, numpy, strict=True))
         )
 
+    def scramble(self, number: int) -> None:
+        """Another state, by number."""
+        torch.manual_seed(number)
+        random.seed(number)
+        np.random.seed(number)  # noqa: NPY002
+
     def restore(self) -> None:
         """Put it back; only where it moved, as another thread may draw meanwhile."""
         if self.moved():

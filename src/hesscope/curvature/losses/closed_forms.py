@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...errors import refuse
 from .base import OutputLoss
 from .elementwise import huber_loss, logistic_loss, squared_error_loss
-from .layout import class_last
+from .layout import ClassAxis
 from .softmax import SoftmaxLoss
 
 ClosedForm = Callable[[Tensor, Tensor, bool], OutputLoss]
@@ -36,7 +36,8 @@ def closed_form_of(loss: Any) -> ClosedForm | None:
         return None
     if kind is nn.CrossEntropyLoss:
         _check_classes(loss)
-        return lambda outputs, targets, traced: _cross_entropy(loss, outputs, targets, traced)
+        axis = ClassAxis()
+        return lambda outputs, targets, traced: _cross_entropy(loss, axis, outputs, targets, traced)
     if kind is nn.BCEWithLogitsLoss:
         _check_positive(loss)
     if kind in (nn.HuberLoss, nn.SmoothL1Loss):
@@ -69,9 +70,11 @@ def _check_width(loss: Any) -> None:
         refuse(f"{name} must be positive", f"{width}", "It is where the loss turns from quadratic to linear.")
 
 
-def _cross_entropy(loss: nn.CrossEntropyLoss, outputs: Tensor, targets: Tensor, traced: bool) -> OutputLoss:
+def _cross_entropy(
+    loss: nn.CrossEntropyLoss, axis: ClassAxis, outputs: Tensor, targets: Tensor, traced: bool
+) -> OutputLoss:
     soft_targets = targets.is_floating_point()
-    f = class_last(outputs, targets, soft_targets)
+    f = axis.moved_last(outputs, targets, soft_targets)
     classes = f.shape[-1]
     f = f.reshape(-1, classes)
     class_weight = loss.weight.to(f) if loss.weight is not None else None

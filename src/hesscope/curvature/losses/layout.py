@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from torch import Tensor
 
 from ...errors import refuse
 
 
-def class_last(outputs: Tensor, targets: Tensor, soft: bool) -> Tensor:
-    """Logits with the classes last; the targets tell, and where they fit both ways nothing is guessed."""
-    if outputs.ndim == 1:
-        outputs = outputs[None]
-    shape, given = tuple(outputs.shape), tuple(targets.shape)
-    if outputs.ndim == 2:
-        if shape == given if soft else targets.numel() == shape[0]:
-            return outputs
-        rest: tuple[int, ...] = shape[:1]
-    else:
+class ClassAxis:
+    """Logits with the classes last; the shape of the targets tells where they were. Where it fits both ways, an earlier
+    batch decides, and nothing is guessed."""
+
+    def __init__(self) -> None:
+        self._last: bool | None = None
+
+    def moved_last(self, outputs: Tensor, targets: Tensor, soft: bool) -> Tensor:
+        """The logits of one batch."""
+        if outputs.ndim == 1:
+            outputs = outputs[None]
+        shape, given = tuple(outputs.shape), tuple(targets.shape)
+        if outputs.ndim == 2:
+            if shape == given if soft else targets.numel() == shape[0]:
+                return outputs
+            self._refuse(shape, given, shape[:1])
         rest = (shape[0], *shape[2:])
         second, last = given == (shape if soft else rest), not soft and given == shape[:-1]
-        if second and last and shape[1] > 1:
+        if not second and not last:
+            self._refuse(shape, given, rest)
+        if second and last and shape[1] > 1 and self._last is None:
             refuse(
                 f"the axis of the classes must be clear from the shapes {shape} of the outputs and {given} of the targets",
                 "as many classes as positions",
                 "Pass forward=lambda model, batch: (logits.flatten(0, 1), labels.flatten()) with the classes last "
                 "(or logits.transpose(1, 2) before that, if they come second).",
             )
-        if second:
-            return outputs.movedim(1, -1)
-        if last:
-            return outputs
-    refuse(
-        f"cross-entropy targets must fit outputs of shape {shape}",
-        f"targets of shape {given}",
-        f"Expected class indices of shape {rest}; pass forward= to reshape or shift them.",
-    )
+        if second != last:
+            if self._last not in (None, last):
+                refuse(
+                    "the classes must be on the same axis in every batch",
+                    f"outputs of shape {shape} with targets of shape {given} after others",
+                    "Pass forward= to bring them to one form.",
+                )
+            self._last = last
+        return outputs if self._last else outputs.movedim(1, -1)
+
+    @staticmethod
+    def _refuse(shape: tuple[int, ...], given: tuple[int, ...], expected: tuple[int, ...]) -> NoReturn:
+        refuse(
+            f"cross-entropy targets must fit outputs of shape {shape}",
+            f"targets of shape {given}",
+            f"Expected class indices of shape {expected}; pass forward= to reshape or shift them.",
+        )
 
 
 def class_second(outputs: Tensor, targets: Tensor) -> Tensor:
