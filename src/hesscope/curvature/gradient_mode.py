@@ -27,4 +27,4 @@ def differentiable() -> Iterator[None]:
 
 def plain(tensor: Tensor) -> Tensor:
     """The tensor without history; copied where it comes from inference mode, as no gradient may pass such a tensor."""
-    return tensor.clone() if tensor.is_inference() else tensor.detach()
+    return tensor.clone().detach() if tensor.is_inference() else tensor.detach()

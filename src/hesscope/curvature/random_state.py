@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from ..rng import Rng
+
 
 class RandomState:
     """The global random state of torch, NumPy and Python, as it was when this was made."""
@@ -30,10 +32,8 @@ class RandomState:
         )
 
     def scramble(self, number: int) -> None:
-        """Another state, by number."""
-        torch.manual_seed(number)
-        random.seed(number)
-        np.random.seed(number)  # noqa: NPY002
+        """Another state of torch, by number."""
+        torch.set_rng_state(Rng(0).child("scrambled", number).torch().get_state())
 
     def restore(self) -> None:
         """Put it back; only where it moved, as another thread may draw meanwhile."""
