@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closed_form.closed_form_truth import check, hundreds, seeds, tensor, thousand
+from closed_form.closed_form_truth import check, many, seeds, some, tensor
 from hesscope import closed_form as cf
 from hesscope.errors import InputError
 
@@ -61,7 +61,7 @@ def sink(length: int, strength: float = 2.0) -> np.ndarray:
     return strength * (np.arange(length) == 0) * np.ones((length, 1))
 
 
-@thousand
+@many
 @given(
     seeds,
     st.integers(1, 4),
@@ -91,7 +91,7 @@ def test_embedding_one_against_double_backward(
     assert sum(b.multiplicity for b in spectrum.bulk) == 2 * (width - 1)
 
 
-@hundreds
+@some
 @given(
     seeds,
     st.integers(1, 4),
@@ -110,7 +110,7 @@ def test_any_row_wise_activation(
     check(spectrum, attention_loss(x, y, bias, activation.name), [value, queries, keys])
 
 
-@thousand
+@many
 @given(
     seeds,
     st.integers(1, 2),

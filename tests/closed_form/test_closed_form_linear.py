@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closed_form.closed_form_truth import check, hundreds, scales, seeds, tensor, thousand
+from closed_form.closed_form_truth import check, many, scales, seeds, some, tensor
 from hesscope import closed_form as cf
 from hesscope.errors import InputError
 
@@ -19,7 +19,7 @@ def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a * b).sum(-1, keepdim=True)
 
 
-@thousand
+@many
 @given(
     seeds,
     st.integers(1, 5),
@@ -42,7 +42,7 @@ def test_scalar_network_against_double_backward(seed: int, m: int, n: int, scale
         assert spectrum.eigenvalues[0] == pytest.approx(-abs(d), rel=1e-9, abs=1e-13 * spectrum.sharpness)
 
 
-@thousand
+@many
 @given(
     seeds,
     st.integers(1, 3),
@@ -84,7 +84,7 @@ def test_outliers_do_not_depend_on_the_width() -> None:
             assert spectrum.outliers.size == few * (3 * many + few - 2)
 
 
-@thousand
+@many
 @given(
     seeds, st.integers(1, 5), st.integers(1, 5), scales, st.sampled_from(["", "", "fitted", "b=0", "w=0", "v=b", "x=0"])
 )
@@ -111,7 +111,7 @@ def theorem_b1_case(seed: int, m: int, n: int) -> tuple[np.ndarray, ...]:
     return rng.normal(size=m), frame[:, 0], frame[:, 1], data[:, 0], data[:, 1] * rng.uniform(0, 2)
 
 
-@hundreds
+@some
 @given(seeds, st.integers(3, 6), st.integers(3, 6))
 def test_theorem_b1_where_its_conditions_hold(seed: int, m: int, n: int) -> None:
     w, v, b, x, y = theorem_b1_case(seed, m, n)
@@ -151,7 +151,7 @@ def test_theorem_b1_names_the_condition_that_fails(broken: str, named: str) -> N
     assert cf.linear_network_with_bias(w, v, b, x, y).size == 15
 
 
-@thousand
+@many
 @given(seeds, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.sampled_from(["", "decorrelated", "w=v"]))
 def test_separable_inputs(seed: int, heads: int, m: int, n: int, edge: str) -> None:
     rng = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ def test_separable_inputs(seed: int, heads: int, m: int, n: int, edge: str) -> N
         )
 
 
-@thousand
+@many
 @given(seeds, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.sampled_from(["", "fitted", "x=0"]))
 def test_separable_outputs(seed: int, heads: int, m: int, n: int, edge: str) -> None:
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closed_form.closed_form_truth import check, seeds, tensor, thousand
+from closed_form.closed_form_truth import check, many, seeds, tensor
 from hesscope import closed_form as cf
 
 
@@ -23,7 +23,7 @@ def relu_loss(x: np.ndarray, y: np.ndarray) -> Callable[..., torch.Tensor]:
     return loss
 
 
-@thousand
+@many
 @given(
     seeds,
     st.integers(1, 6),
@@ -68,7 +68,7 @@ def test_theorem_3_4_from_cell_quantities() -> None:
     np.testing.assert_allclose(spectrum.outliers, np.sort(predicted), rtol=1e-12)
 
 
-@thousand
+@many
 @given(
     seeds,
     st.integers(1, 3),

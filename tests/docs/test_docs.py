@@ -78,3 +78,41 @@ def test_site_builds_in_strict_mode(tmp_path: Path) -> None:
     built = {path.name for path in (tmp_path / "site/reference").glob("*.html")}
     assert {"linalg.html", "curvature.html", "analyze.html"} <= built
     assert "eigenpairs" in (tmp_path / "site/reference/linalg.html").read_text()
+
+
+def _resolves(dotted: str) -> bool:
+    """Whether `hesscope.a.b.c` is a module, or what can be reached from one."""
+    import importlib
+
+    parts = dotted.split(".")
+    found = importlib.import_module(parts[0])
+    for end, part in enumerate(parts[1:], start=2):
+        if not hasattr(found, part):
+            try:
+                importlib.import_module(".".join(parts[:end]))
+            except ImportError:
+                return False
+        found = getattr(found, part)
+    return True
+
+
+def _names(page: Path) -> set[str]:
+    text = page.read_text()
+    full = re.findall(r"\bhesscope(?:\.[A-Za-z_]\w*)+", text)
+    short = [f"hesscope.{name}" for name in re.findall(r"\bhs\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", text)]
+    return {name for name in [*full, *short] if not name.endswith((".io", ".md", ".py"))}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if _names(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_exist(page: Path) -> None:
+    assert sorted(name for name in _names(page) if not _resolves(name)) == []
+
+
+PLACE = re.compile(r"`((?:src/hesscope/|tests/|docs/|benchmarks/|[a-z_]+/)[\w/.-]*?\.(?:py|md|txt))`")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if PLACE.search(p.read_text())], ids=lambda p: p.stem)
+def test_files_exist(page: Path) -> None:
+    roots = (ROOT, ROOT / "src/hesscope", ROOT / "tests")
+    named = set(PLACE.findall(page.read_text()))
+    assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []
