@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.softmax import SoftmaxLoss
 from ..errors import refuse
 from ..results.kronecker import LogitGradients
@@ -14,6 +15,7 @@ from .curvature_choice import layer_curvature
 from .grams import GramSum
 
 
+@differentiable()
 def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
     """Γ_ij = E[Q G | y = i]_j and Δ_ij = Γ's analogue on the weight, for cross-entropy with class labels.
 

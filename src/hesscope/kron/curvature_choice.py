@@ -8,6 +8,7 @@ from typing import Literal, NoReturn
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import CapturedLayer, LayerFacts, ProblemFacts, facts_of
 
@@ -61,6 +62,7 @@ class LayerCurvature:
         return found.flatten(0, 1).unsqueeze(1) if self.flat else found
 
 
+@differentiable()
 def layer_curvature(problem: Problem, name: str, curvature: Curvature = "auto") -> LayerCurvature:
     """The layer called `name` with what is known of it; refuses what would give a wrong Hessian."""
     if curvature not in ("auto", "gauss_newton", "second_derivative"):
@@ -75,6 +77,7 @@ def layer_curvature(problem: Problem, name: str, curvature: Curvature = "auto") 
     return LayerCurvature(layer, curvature == "gauss_newton" or (curvature == "auto" and layer.gauss_newton))
 
 
+@differentiable()
 def matrix_layers(problem: Problem) -> list[LayerFacts]:
     """The layers that are exact and give every output the same input, in the model's order."""
     order = {name: place for place, (name, _) in enumerate(problem.model.named_parameters())}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import LayerFacts
 from ..results.kronecker import FullApproximation
@@ -18,6 +19,7 @@ from .grams import GramSum
 from .subspaces import check_k
 
 
+@differentiable()
 def approximate_full_eigenpairs(
     problem: Problem, k: int = 50, form: Literal["principled", "printed"] = "principled"
 ) -> FullApproximation:

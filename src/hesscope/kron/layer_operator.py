@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Hessian, Problem
+from ..curvature.gradient_mode import differentiable
 from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
@@ -92,6 +93,7 @@ class LayerHessian(LinearOperator):
     def _form(self, chunk: Any) -> HeldBlock:
         return block_of(self._data.layer_chunks(chunk)[0], self.layer.outputs)
 
+    @differentiable()
     def _build(self) -> None:
         """Keep pieces while they fit; called by the first product."""
         if self._built:
@@ -108,6 +110,7 @@ class LayerHessian(LinearOperator):
             self._everything_kept = True
         weakref.finalize(self, self.problem.memory_budget.release, taken)
 
+    @differentiable()
     def _apply(self, block: Tensor) -> Tensor:
         v = block.T.reshape(-1, self.layer.outputs, self.layer.inputs)
         total = torch.zeros_like(v)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from .chunks import ChunkedData
 from .columns import unit_weights
 from .curvature_choice import LayerCurvature
@@ -27,6 +28,7 @@ class Moments:
     by_position: Tensor | None  # E[X], (P, n), where all examples have the same positions
 
 
+@differentiable()
 def gather_moments(problem: Problem, layers: Sequence[LayerCurvature]) -> list[Moments]:
     """One pass over the data: forward, one backward pass per class through all layers at once, and Gram matrices."""
     data = ChunkedData(problem, layers)

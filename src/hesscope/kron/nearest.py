@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..curvature.gradient_mode import differentiable
 from ..operators import Kronecker
 from .layer_operator import LayerHessian
 from .subspaces import top_of_kronecker
@@ -76,11 +77,13 @@ def _new_direction(image: Tensor, known: list[Tensor]) -> tuple[Tensor, float]:
     return (image / length if length > 0 else image), length
 
 
+@differentiable()
 def against_inputs(op: LayerHessian, b: Tensor) -> Tensor:
     """E[Σ_ts M_ts (x_tᵀ B x_s)], `(m, m)` in float64."""
     return _scaled(op, sum(form.against_inputs(b.to(op.device, op.dtype)).double() for form in op.all_blocks()))
 
 
+@differentiable()
 def against_outputs(op: LayerHessian, a: Tensor) -> Tensor:
     """E[Σ_ts <M_ts, A> x_t x_sᵀ], `(n, n)` in float64."""
     return _scaled(op, sum(form.against_outputs(a.to(op.device, op.dtype)).double() for form in op.all_blocks()))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import CapturedLayer, LayerFacts, capture, facts_of
 from ..layers.capturing import every_parameter
@@ -19,6 +20,7 @@ from ..rng import Rng
 from .curvature_choice import exact_layer
 
 
+@differentiable()
 def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigenspace:
     """span of the rows of (I - 11ᵀ/c) S_π: the top c - 1 eigenspace of E[M] without any backward pass per class.
 

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from ..curvature.data import examples_in, map_tensors
+from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from ..errors import refuse
@@ -60,6 +61,7 @@ class ProblemFacts:
 _KNOWN: WeakKeyDictionary[Problem, ProblemFacts] = WeakKeyDictionary()
 
 
+@differentiable()
 def facts_of(problem: Problem) -> ProblemFacts:
     """The facts about the layers of this problem; found once, then remembered with it."""
     if problem not in _KNOWN:

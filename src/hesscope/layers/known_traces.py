@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from ..curvature.gradient_mode import differentiable
 from ..curvature.hessian import CurvatureOperator, FunctionalHessian
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
@@ -31,6 +32,7 @@ _MOST_DRAWS = 1024
 _KNOWN: WeakKeyDictionary[Problem, dict[tuple[str, ...], float]] = WeakKeyDictionary()  # tr G by columns, by parameters
 
 
+@differentiable()
 def known_trace(
     op: CurvatureOperator, tol: float, rng: Rng, max_products: int | None, with_functional: bool
 ) -> Estimate | None:
@@ -66,6 +68,7 @@ def known_trace(
     return Estimate(value, stderr, passes, method, exact=stderr == 0.0)
 
 
+@differentiable()
 def known_diagonal(op: CurvatureOperator, max_products: int | None, with_functional: bool) -> Estimate | None:
     """diag G = diag H, exactly, where layers cover everything and every example is one row; None elsewhere."""
     problem = op.problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import CirculantScore
 from .activations import Activations
@@ -13,6 +14,7 @@ from .stack import Structure
 from .tiles import cross_gram
 
 
+@differentiable()
 def circulant_score(problem: Problem) -> CirculantScore:
     """Share of ‖H_wv‖² in the columns of block (i, j) that multiply neuron i itself, of the last two linear layers.
 

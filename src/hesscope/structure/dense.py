@@ -7,12 +7,14 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..curvature.engines.memory import free_bytes
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..operators import LinearOperator
 from .source import Matrix, source_of
 from .tiles import Stream
 
 
+@differentiable()
 def dense_hessian(matrix_of: Problem | LinearOperator, matrix: Matrix | None = None) -> Tensor:
     """H as an `(n, n)` tensor in the order of `problem.space`, exactly.
 

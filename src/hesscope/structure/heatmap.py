@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..measure import Array
 from ..operators import LinearOperator
@@ -16,6 +17,7 @@ from .source import Matrix, source_of
 from .tiles import Stream
 
 
+@differentiable()
 def heat_map(
     matrix_of: Problem | LinearOperator,
     pixels: int = 512,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..curvature import Problem
 from ..curvature.engines.memory import free_bytes
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..operators import LinearOperator
 from ..partition import Kind, Partition
@@ -26,6 +27,7 @@ Method = Literal["auto", "exact", "stochastic"]
 _EXACT_COLUMNS = 4000
 
 
+@differentiable()
 def block_norms(
     matrix_of: Problem | LinearOperator,
     partition: Partition | Kind = "neuron",

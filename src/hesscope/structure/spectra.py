@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..linalg import spectral_density
 from ..measure import Array, AtomicMeasure
@@ -22,6 +23,7 @@ from .tiles import Stream, weighted_gram
 _DENSE = 2500
 
 
+@differentiable()
 def block_spectra(
     matrix_of: Problem | LinearOperator,
     partition: Partition | Kind = "neuron",

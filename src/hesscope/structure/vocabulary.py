@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import OutputNorms
 from ..rng import Rng
@@ -19,6 +20,7 @@ from .stack import Structure, output_layer
 _COLUMNS = 2048
 
 
+@differentiable()
 def output_block_norms(
     problem: Problem,
     layer: str | None = None,
