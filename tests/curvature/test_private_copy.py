@@ -258,3 +258,21 @@ def test_embeddings_that_are_not_functions_of_their_weights_are_refused() -> Non
     found = hs.Hessian(hs.Problem.of(sparse, "cross_entropy", (tokens, Y))).dense()
     sparse[0].sparse = False  # type: ignore[assignment]
     assert torch.allclose(found, hs.Hessian(hs.Problem.of(sparse, "cross_entropy", (tokens, Y))).dense())
+
+
+def test_data_that_a_model_changes_in_place_is_left_alone() -> None:
+    class Scaling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: Tensor) -> Tensor:
+            x.mul_(2.0)
+            return self.inner(x)
+
+    model, data = Scaling(), X.clone()
+    problem = hs.Problem.of(model, "cross_entropy", (data, Y))
+    value = problem.loss_value()
+    problem.gradient()
+    assert torch.equal(data, X)
+    assert value == pytest.approx(float(F.cross_entropy(model(X.clone()), Y).detach()), rel=1e-12)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import refuse
+from .data import map_tensors
 from .default_forward import DefaultForward, Forward
 from .determinism import eval_mode
 from .functional_call import call_at
@@ -54,6 +55,7 @@ class Evaluation(nn.Module):
         self.draws_randomly = False  # the forward pass advances the random state, if without effect
         self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
         self.recomputes = False  # parts of the forward pass run again in the backward pass
+        self.changes_inputs = False  # in place, so that each pass gets a copy
         self._traced = False
         self._runs = 0
         self.settled = False  # whether a function was found to take the model, or outputs
@@ -81,7 +83,7 @@ class Evaluation(nn.Module):
         else:
             made = Evaluation(self.model, self.loss, self.split, state, self.freeze)
         made.restored, made.draws_randomly, made.recomputes = self.restored, self.draws_randomly, self.recomputes
-        made.settled = self.settled
+        made.settled, made.changes_inputs = self.settled, self.changes_inputs
         return made
 
     def own_leaves(self, names: tuple[str, ...]) -> dict[str, Tensor] | None:
@@ -105,6 +107,8 @@ class Evaluation(nn.Module):
                 # Never the same draws twice: what they do to the loss must show as a difference between two calls.
                 self._runs += 1
                 random_state.scramble(self._runs)
+            if self.changes_inputs:
+                batch = map_tensors(batch, Tensor.clone)
             self._traced = traced
             if self._is_own(parameters):
                 # Nothing is swapped, so that checkpointed parts see the same parameters when they run again.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import HesscopeError, refuse
-from .data import first_examples, tensors_of
+from .data import first_examples, map_tensors, tensors_of
 from .determinism import explain_forward_error, same_value
 from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
@@ -35,6 +35,7 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         run.refuse_other_functions(dict(model.named_parameters()))
         _restore_written(evaluation, run, theirs)
         evaluation.recomputes = run.recomputed
+        evaluation.changes_inputs = any(name.startswith("input ") for name in run.written - set(evaluation.state))
         again = _value(problem, evaluation, next(iter(problem.batches)))
         if not same_value(first[0], again[0]):
             # Watching may choose other kernels, which round differently in low precision: two plain runs decide.
@@ -59,7 +60,9 @@ def _value(problem: Problem, evaluation: Evaluation, batch: Any) -> tuple[float,
 def _watched(
     problem: Problem, evaluation: Evaluation, theirs: dict[str, Tensor], batch: Any
 ) -> tuple[tuple[float, float], FirstRun]:
-    run = FirstRun(theirs, evaluation.state, tensors_of(batch))
+    batch = map_tensors(batch, Tensor.clone)  # some models change their inputs in place
+    inputs = {f"input {index}": tensor for index, tensor in enumerate(tensors_of(batch))}
+    run = FirstRun(theirs, {**evaluation.state, **inputs}, inputs.values())
     try:
         with run.watching():
             return _value(problem, evaluation, batch), run
