@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from ...curvature import Problem
 from ...plots.blocks import draw_norms, layer_bars
@@ -54,7 +55,7 @@ def run(config: Config) -> Outcome:
     everything = Problem.of(model, "cross_entropy", (x, y), batch_size=4096)
     kept = train(everything, config.steps, config.rate, (0.0, 0.1, 1.0), 128, rng)
     with torch.no_grad():
-        right = float((model(x).argmax(1) == y).double().mean())
+        right = float((functional_call(model, kept[-1][1], (x,)).argmax(1) == y).double().mean())
     course = structure_history(everything.subset(config.examples), kept)
     start, end = course.snapshots[0], course.snapshots[-1]
     ratios = {layer: (float(values[0]), float(values[-1])) for layer, values in course.ratios.items()}
