@@ -110,14 +110,14 @@ ROWS = [
     ),
     Row(
         "layer-hessian-curvature",
-        lambda: hs.layer_hessian(problem(), "0", "exact"),
+        lambda: hs.layer_hessian(problem(), "0", curvature="exact"),
         "curvature must be",
         "'exact'",
         "auto|gauss_newton",
     ),
     Row(
         "layer-hessian-function",
-        lambda: hs.layer_hessian(of(loss=function_loss), "0", "gauss_newton"),
+        lambda: hs.layer_hessian(of(loss=function_loss), "0", curvature="gauss_newton"),
         "outputs and the loss apart",
         r"\(sum, count\)",
         "forward=",
@@ -180,7 +180,7 @@ ROWS = [
     Row("matricize-list", lambda: hs.matricize([1.0] * 6, (2, 3)), "tensor", "list", r"\w"),
     Row(
         "correspondence-side",
-        lambda: hs.correspondence(torch.ones(6, 1), torch.eye(3), "rows"),
+        lambda: hs.correspondence(torch.ones(6, 1), torch.eye(3), side="rows"),
         "side must be",
         "'rows'",
         "inputs",
@@ -201,14 +201,14 @@ ROWS = [
     ),
     Row(
         "correspondence-basis",
-        lambda: hs.correspondence(torch.ones(1, 2, 3), torch.eye(4), "inputs"),
+        lambda: hs.correspondence(torch.ones(1, 2, 3), torch.eye(4), side="inputs"),
         "basis must live on",
         "basis of 4",
         "inputs",
     ),
     Row(
         "correspondence-vector",
-        lambda: hs.correspondence(torch.ones(6), torch.eye(3), "inputs"),
+        lambda: hs.correspondence(torch.ones(6), torch.eye(3), side="inputs"),
         "vectors",
         r"\(6,\)",
         r"\w",

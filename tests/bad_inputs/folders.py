@@ -94,7 +94,7 @@ ROWS = [
     ),
     Row(
         "resume-other-algorithm",
-        lambda: hs.spectral_density(large(), 2, 20, resume="mine"),
+        lambda: hs.spectral_density(large(), 2, steps=20, resume="mine"),
         "same algorithm",
         "spectral_density",
         "another folder",
@@ -139,7 +139,7 @@ ROWS = [
     ),
     Row(
         "resume-density-file",
-        lambda: hs.spectral_density(large(), 2, 20, resume="mine"),
+        lambda: hs.spectral_density(large(), 2, steps=20, resume="mine"),
         "folder",
         "mine",
         r"\w",
@@ -148,7 +148,7 @@ ROWS = [
     ),
     Row(
         "resume-density-foreign",
-        lambda: hs.spectral_density(large(), 2, 20, resume="mine"),
+        lambda: hs.spectral_density(large(), 2, steps=20, resume="mine"),
         "folder",
         "mine|thesis",
         r"\w",

@@ -143,7 +143,13 @@ ROWS = [
         "labels",
         r"\w",
     ),
-    Row("norms-matrix", lambda: hs.block_norms(problem(), "layer", "hess"), "matrix must be", "'hess'", "gauss_newton"),
+    Row(
+        "norms-matrix",
+        lambda: hs.block_norms(problem(), "layer", matrix="hess"),
+        "matrix must be",
+        "'hess'",
+        "gauss_newton",
+    ),
     Row("norms-method", lambda: hs.block_norms(problem(), method="quick"), "method must be", "'quick'", "auto"),
     Row("norms-one-probe", lambda: hs.block_norms(problem(), probes=1), "probes must be", "1", "16"),
     Row(
@@ -174,7 +180,7 @@ ROWS = [
     ),
     Row(
         "spectra-matrix",
-        lambda: hs.block_spectra(problem(), "layer", "fisher"),
+        lambda: hs.block_spectra(problem(), "layer", matrix="fisher"),
         "matrix must be",
         "'fisher'",
         "gauss_newton",

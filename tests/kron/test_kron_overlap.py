@@ -51,8 +51,8 @@ def test_matricize_follows_the_weight() -> None:
 def test_correspondence_of_products_is_a_permutation() -> None:
     u, v = _basis(0, 3, 3), _basis(1, 4, 4)
     vectors = torch.einsum("ma,nb->mnab", u, v).reshape(12, 12)  # column (a, b) is u_a ⊗ v_b
-    outputs = correspondence(vectors, u, "outputs")
-    inputs = correspondence(vectors, v, "inputs")
+    outputs = correspondence(vectors, u, side="outputs")
+    inputs = correspondence(vectors, v, side="inputs")
     eye3, eye4 = torch.eye(3).double(), torch.eye(4).double()
     assert torch.allclose(outputs, eye3.repeat_interleave(4, 1), atol=1e-12)
     assert torch.allclose(inputs, eye4.repeat(1, 3), atol=1e-12)
@@ -63,7 +63,7 @@ def test_correspondence_of_products_is_a_permutation() -> None:
 def test_correspondence_with_a_full_basis_sums_to_one(seed: int, m: int, n: int) -> None:
     vectors = _basis(seed, m * n, m * n)
     for size, side in ((m, "outputs"), (n, "inputs")):
-        c = correspondence(vectors, _basis(seed + 1, size, size), side)
+        c = correspondence(vectors, _basis(seed + 1, size, size), side=side)
         assert c.shape == (size, m * n)
         assert torch.allclose(c.sum(0), torch.ones(m * n).double())
 

@@ -13,6 +13,7 @@ import torch
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Estimate, diagonal, frobenius_norm, row_norms, spectral_norm, trace
+from hesscope.linalg.estimate import mean_of_squares, root_stderr
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -240,3 +241,37 @@ def test_budgets_that_buy_no_error_are_refused() -> None:
         diagonal(op, max_products=2)
     with pytest.raises(InputError, match="max_products must be a whole number"):
         trace(op, max_products=2.5)
+
+
+STEEP = 1 / np.arange(1.0, 301) ** 2
+
+
+@pytest.mark.parametrize("limit", [12, 40])
+@pytest.mark.parametrize(
+    "values", [DECAYING[:300], STEEP, FLAT[:300], network_like(300)], ids=["0.9^k", "1/k²", "flat", "net"]
+)
+def test_row_norms_lie_within_two_standard_errors(values: np.ndarray, limit: int) -> None:
+    matrix = dense_of(values)
+    truth = torch.linalg.vector_norm(matrix, dim=1).numpy()
+    inside = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(200):
+            found = row_norms(Dense(matrix, symmetric=True), 1e-9, max_products=limit, rng=seed)
+            inside.append(np.abs(found.value - truth) <= 2 * found.stderr)
+    assert np.mean(inside) >= 0.9
+
+
+@pytest.mark.parametrize("probes", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize(
+    "values", [np.eye(1, 50)[0], 1 / np.arange(1.0, 51) ** 2, 0.8 ** np.arange(50.0), np.linspace(-1, 1, 50)]
+)
+def test_means_of_squares_lie_within_two_standard_errors(values: np.ndarray, probes: int) -> None:
+    matrix, draws = dense_of(values), 2000
+    signs = torch.randint(0, 2, (50, draws * probes), generator=Rng(probes).torch()).double() * 2 - 1
+    samples = (matrix @ signs).square().sum(0).view(draws, probes)
+    mean, stderr = mean_of_squares(samples)
+    root, truth = mean.sqrt(), float(torch.linalg.matrix_norm(matrix))
+    inside = float(((root - truth).abs() <= 2 * root_stderr(stderr, root)).double().mean())
+    assert inside >= 0.9
+    assert inside < 1.0  # an error bar that always covers would say nothing

@@ -33,7 +33,7 @@ def truth(p: Problem, partition: Partition, matrix: str) -> np.ndarray[Any, Any]
 
 def assert_norms(p: Problem, kind: Any, matrix: Any) -> BlockNorms:
     partition = kind if isinstance(kind, Partition) else Partition.by(kind, p)
-    found = block_norms(p, partition, matrix)
+    found = block_norms(p, partition, matrix=matrix)
     expected = truth(p, partition, matrix)
     assert found.exact
     assert not found.stderr.any()
@@ -160,7 +160,7 @@ def test_a_vocabulary_is_sent_to_what_can_measure_it(monkeypatch: pytest.MonkeyP
 def test_output_norms_equal_the_blocks_of_the_whole_layer() -> None:
     p = language("head.weight")
     all_norms = block_norms(p, "class").norms
-    found = output_block_norms(language(), "head", [(0, 3), (2, 2)], sampled=4)
+    found = output_block_norms(language(), "head", pairs=[(0, 3), (2, 2)], sampled=4)
     np.testing.assert_allclose(found.diagonal, np.diagonal(all_norms), rtol=1e-10)
     off = all_norms - np.diag(np.diagonal(all_norms))
     np.testing.assert_allclose(found.off_diagonal, np.sqrt((off**2).sum(1) / 10), rtol=1e-9)

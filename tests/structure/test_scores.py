@@ -132,7 +132,7 @@ def test_heat_map_is_the_reduced_dense_matrix(reduce: str, bias: bool) -> None:
     p = problem(mlp(6, 5, 4, activation=nn.Tanh, bias=bias), "cross_entropy")
     dense = dense_hessian(p).abs().numpy()
     n = len(dense)
-    found = heat_map(p, 7, reduce)
+    found = heat_map(p, 7, reduce=reduce)
     pixel = np.arange(n) * 7 // n
     for a in range(7):
         for b in range(7):
@@ -162,4 +162,4 @@ def test_course_follows_the_checkpoints() -> None:
 @pytest.mark.parametrize(("pixels", "reduce"), [(0, "max"), (4, "median")])
 def test_heat_map_refuses(pixels: int, reduce: str) -> None:
     with pytest.raises(InputError):
-        heat_map(problem(mlp(6, 4), "cross_entropy"), pixels, reduce)
+        heat_map(problem(mlp(6, 4), "cross_entropy"), pixels, reduce=reduce)

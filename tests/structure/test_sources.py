@@ -54,7 +54,7 @@ def test_a_plain_matrix_has_blocks_by_a_partition() -> None:
     [
         (lambda p: hs.block_norms(Dense(torch.eye(3))), "blocks by kind need the problem"),
         (lambda p: hs.block_norms(p.model), "Problem or an operator; got Sequential"),
-        (lambda p: hs.block_norms(hs.Hessian(p), "layer", "gauss_newton"), "matrix= goes with a problem"),
+        (lambda p: hs.block_norms(hs.Hessian(p), "layer", matrix="gauss_newton"), "matrix= goes with a problem"),
         (lambda p: hs.block_norms(hs.Jacobian(p), "layer"), "square, symmetric"),
         (lambda p: hs.dense_hessian("H"), "Problem or an operator; got str"),
     ],

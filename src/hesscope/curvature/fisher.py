@@ -27,7 +27,7 @@ class Fisher(GaussNewton):
         kind: Literal["mc", "empirical", "exact"] = "mc",
         *,
         samples: int = 1,
-        rng: Rng = Rng(0),  # noqa: B008 (frozen)
+        rng: Rng | int | None = None,
         unchecked: bool = False,
     ) -> None:
         if kind not in ("mc", "empirical", "exact"):
@@ -35,7 +35,7 @@ class Fisher(GaussNewton):
         if samples < 1:
             refuse("samples must be >= 1", f"{samples}", "One sample per row is usual.")
         super().__init__(problem, unchecked=unchecked)
-        self.kind, self.samples, self.rng = kind, samples, rng
+        self.kind, self.samples, self.rng = kind, samples, Rng.of(rng)
 
     @property
     def fingerprint(self) -> str:

@@ -25,7 +25,7 @@ Engine = GradientGraphs | LinearizedGradient
 _FASTER = 0.9  # leave the default only for a clear gain
 
 
-def check(problem: Problem, examples: int = _EXAMPLES, rng: Rng | None = None) -> Verdict:
+def check(problem: Problem, examples: int = _EXAMPLES, *, rng: Rng | int | None = None) -> Verdict:
     """Test symmetry, linearity and agreement with float64 central differences, on the user's own model and data.
 
     Costs at most ten gradients of the whole data: the tests run on a few examples in float64, the methods are timed on
@@ -34,10 +34,10 @@ def check(problem: Problem, examples: int = _EXAMPLES, rng: Rng | None = None) -
     Remembers the verdict in the problem, so that operators made afterwards use the fastest method that is right, and
     results record it.
     """
-    rng = (Rng(0) if rng is None else rng).child("check")
+    source = Rng.of(rng).child("check")
     with differentiable():
         proof = prove_hessian(problem)
-        tests = _Tests.of(problem, rng) if proof.right else _Tests()
+        tests = _Tests.of(problem, source) if proof.right else _Tests()
         started = time.perf_counter()
         unused = _unused(problem) if proof.right else ()
         gradient_seconds = time.perf_counter() - started

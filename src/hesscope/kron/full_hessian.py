@@ -21,7 +21,7 @@ from .subspaces import check_k
 
 @differentiable()
 def approximate_full_eigenpairs(
-    problem: Problem, k: int = 50, form: Literal["principled", "printed"] = "principled"
+    problem: Problem, k: int = 50, *, form: Literal["principled", "printed"] = "principled"
 ) -> FullApproximation:
     """λ_i, v_i of H ≈ B E[M] Bᵀ with B = blkdiag(I ⊗ E[x̃]): inputs x̃ = (x, 1) replaced by their means.
 

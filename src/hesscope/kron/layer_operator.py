@@ -19,7 +19,7 @@ from .curvature_choice import Curvature, LayerCurvature, layer_curvature
 from .lazy_block import LazyBlock
 
 
-def layer_hessian(problem: Problem, layer: str, curvature: Curvature = "auto") -> LayerHessian:
+def layer_hessian(problem: Problem, layer: str, *, curvature: Curvature = "auto") -> LayerHessian:
     """H = E[M ⊗ x xᵀ], exactly, over the layer's weight in torch's (row-major) order; no autodiff per vector.
 
     Inputs x and output Hessians M of all data are computed once: one backward pass per class where the network behind

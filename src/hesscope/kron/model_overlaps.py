@@ -18,7 +18,7 @@ from .factors import Decoupling, decouple
 from .subspaces import check_k, nested_overlaps
 
 
-def model_overlap(problems: Sequence[Problem], layer: str, k: int = 50, tol: float = 1e-3) -> ModelOverlap:
+def model_overlap(problems: Sequence[Problem], layer: str, *, k: int = 50, tol: float = 1e-3) -> ModelOverlap:
     """‖U_jᵀ V_j‖²/j for the top-j eigenspaces of the layer's Hessian in every pair of models, with the predictions.
 
     Costs k eigenpairs and one decoupling per model. Wu et al. (2022), Section 5.3, Theorem G.1 (in expectation).

@@ -36,12 +36,13 @@ def nested_overlaps(u: Tensor, v: Tensor) -> Array:
     return np.asarray((corner / torch.arange(1, len(corner) + 1)).cpu())
 
 
-def matricize(h: Tensor, layer: LayerHessian | nn.Module | tuple[int, int]) -> Tensor:
+def matricize(h: Tensor | Array, layer: LayerHessian | nn.Module | tuple[int, int]) -> Tensor:
     """Mat(h) of shape `(m, n)`, row-major as torch's weights: entry (i, j) is h[(i-1) n + j] (Definition 2.2, corrected).
 
     `h` may be `(mn,)` or `(mn, k)` (then `(k, m, n)` comes back). `layer`: the operator of `layer_hessian`, a module
     with a weight, or (m, n).
     """
+    h = torch.as_tensor(h)
     if isinstance(layer, nn.Module):
         weight = getattr(layer, "weight", None)
         if not isinstance(weight, Tensor) or weight.ndim < 2:
@@ -53,12 +54,13 @@ def matricize(h: Tensor, layer: LayerHessian | nn.Module | tuple[int, int]) -> T
     return h.reshape(m, n) if h.ndim == 1 else h.T.reshape(-1, m, n)
 
 
-def correspondence(vectors: Tensor, basis: Tensor, side: str = "auto") -> Tensor:
+def correspondence(vectors: Tensor | Array, basis: Tensor | Array, *, side: str = "auto") -> Tensor:
     """Corr(b_i, h_j) = ‖Mat(h_j) b_i‖² (inputs) or ‖Mat(h_j)ᵀ b_i‖² (outputs), shape `(basis, vectors)` (Definition F.1).
 
     `vectors`: eigenvectors `(mn, k)` of a layer's Hessian; `basis`: columns, eigenvectors of E[x xᵀ] (side="inputs") or
     of E[M] (side="outputs"); `(k, m, n)` stacks from `matricize` fit too. For orthonormal full bases columns sum to 1.
     """
+    vectors, basis = torch.as_tensor(vectors), torch.as_tensor(basis)
     size = basis.shape[0]
     if side not in ("auto", "inputs", "outputs"):
         refuse("side must be 'inputs' or 'outputs'", f"{side!r}", "inputs goes with E[xxᵀ], outputs with E[M].")

@@ -14,7 +14,7 @@ from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
 from .checkpoint import Store, kept_in
-from .estimate import warn_unmet
+from .estimate import root_stderr, warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
 from .sketch import Sketch, left_out
@@ -132,10 +132,16 @@ def _leave_one_out_rows(sketch: Sketch) -> tuple[Tensor, Tensor]:
     zs = z @ s
     w = torch.as_tensor(sketch.overlaps(), device=z.device)
     rest = sketch.y.double() - z @ (w - s * (s * w).sum(0))
-    square, stderr = _average(shared[:, None] - zs**2 + rest**2)
+    estimates, m = shared[:, None] - zs**2 + rest**2, sketch.columns
     # A square can come out negative where a row is tiny; its norm is then 0 within the error.
-    value = square.clamp_min(0.0).sqrt()
-    return value, torch.minimum(stderr / (2 * value.clamp_min(1e-300)), stderr.sqrt())
+    value = estimates.mean(1).clamp_min(0.0).sqrt()
+    # Squares are skewed: a draw that is too small finds its own spread too small. No less than what squares of normal
+    # numbers have, widened for that and (by √2) for the sketch that all estimates share; measured from flat spectra to
+    # ones that halve from each eigenvalue to the next.
+    spread = torch.maximum(estimates.std(1), 2**0.5 * (rest**2).mean(1)) / m**0.5
+    stderr = root_stderr(2**0.5 * (1 + 2 * (2 / m) ** 0.5) * spread, value)
+    rounding = 100 * float(torch.finfo(sketch.y.dtype).eps) * float(value.max())
+    return value, stderr + rounding
 
 
 def _left_out(sketch: Sketch) -> tuple[Tensor, Tensor]:

@@ -175,7 +175,7 @@ class LogitGradients(Result):
             refuse("which must be 'gamma' or 'delta'", f"{which!r}", "Gamma lives on outputs, delta on weights.")
         return self.gamma if which == "gamma" else self.delta
 
-    def embedding(self, which: str = "gamma", rng: Rng | None = None) -> Array:
+    def embedding(self, which: str = "gamma", rng: Rng | int | None = None) -> Array:
         """The c² vectors in the plane by t-SNE, `(c, c, 2)`; needs scikit-learn."""
         try:
             from sklearn.manifold import TSNE
@@ -184,7 +184,7 @@ class LogitGradients(Result):
         points = np.asarray(self.points(which))
         classes = len(points)
         flat = points.reshape(classes**2, -1)
-        seed = (Rng(0) if rng is None else rng).child("t-sne").key % 2**31
+        seed = Rng.of(rng).child("t-sne").key % 2**31
         perplexity = min(10.0, (len(flat) - 1) / 3)
         placed = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(flat)
         return np.asarray(placed, dtype=np.float64).reshape(classes, classes, 2)

@@ -21,6 +21,7 @@ from .tiles import Stream
 def heat_map(
     matrix_of: Problem | LinearOperator,
     pixels: int = 512,
+    *,
     reduce: Literal["max", "mean"] = "max",
     matrix: Matrix | None = None,
 ) -> HeatMap:

@@ -19,6 +19,7 @@ from .source import Matrix
 def structure_history(
     problem: Problem,
     checkpoints: Iterable[tuple[float, Mapping[str, Tensor]]],
+    *,
     partition: Partition | Kind = "neuron",
     matrix: Matrix = "hessian",
 ) -> TrainingHistory:
@@ -28,7 +29,7 @@ def structure_history(
         here = problem.at(parameters)
         labels.append(str(step))
         losses.append(here.loss_value())
-        found.append(block_norms(here, partition, matrix))
+        found.append(block_norms(here, partition, matrix=matrix))
         circulant.append(_circulant(here))
     if not found:
         refuse("a history needs at least one checkpoint", "none", "Pass pairs (step, {name: tensor}).")

@@ -12,6 +12,7 @@ from ..curvature import Problem
 from ..curvature.engines.memory import free_bytes
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
+from ..linalg.estimate import root_stderr
 from ..operators import LinearOperator
 from ..partition import Kind, Partition
 from ..results.blocks import BlockNorms
@@ -31,11 +32,11 @@ _EXACT_COLUMNS = 4000
 def block_norms(
     matrix_of: Problem | LinearOperator,
     partition: Partition | Kind = "neuron",
-    matrix: Matrix | None = None,
     *,
+    matrix: Matrix | None = None,
     method: Method = "auto",
     probes: int = 16,
-    rng: Rng = Rng(0),  # noqa: B008 (frozen)
+    rng: Rng | int | None = None,
 ) -> BlockNorms:
     """‖H_IJ‖_F of every pair of blocks of a problem's Hessian, or of any operator; exact where structure or size allow.
 
@@ -68,7 +69,7 @@ def block_norms(
                 "block; see `stderr`. method='exact' takes a product per parameter; method='stochastic' asks for this.",
                 stacklevel=2,
             )
-        work.total, variance, stream.products = sampled_squares(source.products(), chosen, sampled, probes, rng)
+        work.total, variance, stream.products = sampled_squares(source.products(), chosen, sampled, probes, Rng.of(rng))
     else:
         for tile in stream.other_tiles():
             work.add(tile)
@@ -81,7 +82,7 @@ def block_norms(
             "Check the loss and the data at these parameters.",
         )
     norms = work.total.clamp_min(0).sqrt()
-    stderr = torch.where(norms > 0, variance.sqrt() / (2 * norms), torch.zeros_like(norms))
+    stderr = root_stderr(variance.sqrt(), norms)
     return BlockNorms(
         norms.numpy(),
         stderr.numpy(),

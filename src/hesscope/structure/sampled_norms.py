@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..linalg.estimate import mean_of_squares
 from ..operators import LinearOperator
 from ..partition import Partition
 from ..rng import Rng
@@ -29,8 +30,8 @@ def sampled_squares(
         draws[inside] = signs.to(draws) * 2 - 1
         image = operator.apply(draws).double().square_().cpu()
         samples = torch.zeros(blocks, probes, dtype=torch.float64).index_add_(0, labels, image)
-        mean[:, block] = samples.mean(1)
-        variance[:, block] = samples.var(1) / probes
+        mean[:, block], stderr = mean_of_squares(samples)
+        variance[:, block] = stderr**2
     probed = torch.zeros(blocks, dtype=torch.bool)
     probed[columns] = True
     both = probed[:, None] & probed[None]

@@ -27,9 +27,9 @@ _DENSE = 2500
 def block_spectra(
     matrix_of: Problem | LinearOperator,
     partition: Partition | Kind = "neuron",
-    matrix: Matrix | None = None,
     *,
-    rng: Rng = Rng(0),  # noqa: B008 (frozen)
+    matrix: Matrix | None = None,
+    rng: Rng | int | None = None,
 ) -> BlockSpectra:
     """spec(H_II) of each diagonal block: exact up to 2500 parameters per block, by Lanczos quadrature beyond.
 
@@ -54,7 +54,7 @@ def block_spectra(
             measure = (
                 AtomicMeasure.of(_eigenvalues(part.dense(64)))
                 if small
-                else spectral_density(part, rng=rng.child("block spectra", number))
+                else spectral_density(part, rng=Rng.of(rng).child("block spectra", number))
             )
         else:
             measure = AtomicMeasure.of(_eigenvalues(blocks[number]))

@@ -24,10 +24,10 @@ _COLUMNS = 2048
 def output_block_norms(
     problem: Problem,
     layer: str | None = None,
-    pairs: Sequence[tuple[int, int]] | None = None,
     *,
+    pairs: Sequence[tuple[int, int]] | None = None,
     sampled: int = 0,
-    rng: Rng = Rng(0),  # noqa: B008 (frozen)
+    rng: Rng | int | None = None,
 ) -> OutputNorms:
     """‖Σ_n A_n,ij x_n x_nᵀ‖_F of the output layer: all i = j, the `pairs` asked for and `sampled` random ones.
 
@@ -40,7 +40,7 @@ def output_block_norms(
     structure = Structure(problem, (chosen,), True)
     if chosen.outputs < 2:
         refuse("an output layer must have at least 2 classes", f"{chosen.outputs}", "One class has no other block.")
-    wanted = _pairs(pairs, sampled, chosen.outputs, rng)
+    wanted = _pairs(pairs, sampled, chosen.outputs, Rng.of(rng))
     seen = Activations(structure, "gauss_newton")
     x, curvature, scale = seen.inputs[0], seen.output, problem.scale
     norms = PairNorms(x)

@@ -27,7 +27,13 @@ def initialised_by(rng: Rng) -> Iterator[None]:
 
 
 def fully_connected(
-    width: int, depth: int, inputs: int = 784, classes: int = 10, *, batch_norm: bool = False, rng: Rng | None = None
+    width: int,
+    depth: int,
+    inputs: int = 784,
+    classes: int = 10,
+    *,
+    batch_norm: bool = False,
+    rng: Rng | int | None = None,
 ) -> nn.Sequential:
     """F-n^m: `depth` hidden ReLU layers of `width`, named fc1, fc2, ...; `batch_norm` after each ReLU (no parameters).
 
@@ -38,7 +44,7 @@ def fully_connected(
         refuse("a fully connected network needs width >= 1 and depth >= 0", f"{width}, {depth}", "F-200^2 is 200, 2.")
     sizes = [inputs, *[width] * depth, classes]
     parts: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-    with initialised_by(Rng(0) if rng is None else rng):
+    with initialised_by(Rng.of(rng)):
         for i, (before, after) in enumerate(pairwise(sizes), start=1):
             parts[f"fc{i}"] = nn.Linear(before, after)
             if i <= depth:
@@ -55,7 +61,7 @@ def lenet5(
     fc1: int = 120,
     conv2: int = 16,
     batch_norm: bool = False,
-    rng: Rng | None = None,
+    rng: Rng | int | None = None,
 ) -> nn.Sequential:
     """LeNet5 with ReLU and max-pooling: conv1, conv2, fc1, fc2, fc3; LeNet5-(fc1-80) is fc1=80."""
     channels, height, width = shape
@@ -68,7 +74,7 @@ def lenet5(
         out: list[tuple[str, nn.Module]] = [(name, layer), (f"relu_{name}", nn.ReLU())]
         return [*out, (f"bn_{name}", norm(features, affine=False))] if batch_norm else out
 
-    with initialised_by(Rng(0) if rng is None else rng):
+    with initialised_by(Rng.of(rng)):
         return nn.Sequential(
             OrderedDict(
                 [
@@ -85,11 +91,11 @@ def lenet5(
         )
 
 
-def vgg11(width: int = 32, classes: int = 10, channels: int = 3, *, rng: Rng | None = None) -> nn.Sequential:
+def vgg11(width: int = 32, classes: int = 10, channels: int = 3, *, rng: Rng | int | None = None) -> nn.Sequential:
     """VGG11-W for 32 x 32 images: conv1 to conv8 with `width` channels each, five poolings, fc1; no dropout."""
     pooled_after = (1, 2, 4, 6, 8)
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    with initialised_by(Rng(0) if rng is None else rng):
+    with initialised_by(Rng.of(rng)):
         for i in range(1, 9):
             parts[f"conv{i}"] = nn.Conv2d(channels if i == 1 else width, width, 3, padding=1)
             parts[f"relu{i}"] = nn.ReLU()

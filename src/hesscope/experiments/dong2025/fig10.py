@@ -101,7 +101,7 @@ def _course(config: Config, model: nn.Module, loss: Loss, x: Tensor, y: Tensor, 
             found["loss"].append(problem.loss_value())
             found["hessian"].append(block_norms(problem).ratio)
             found["gauss_newton"].append(block_norms(problem, matrix="gauss_newton").ratio)
-            found["pictures"].append(heat_map(problem.select("0.weight"), config.pixels, "mean").image)
+            found["pictures"].append(heat_map(problem.select("0.weight"), config.pixels, reduce="mean").image)
 
     def value(chosen: Tensor) -> Tensor:
         f: Tensor = model(x[chosen])

@@ -51,7 +51,7 @@ def run(config: Config) -> Outcome:
                     problem = problem_of(model, loss, x, y, classes)
                     squares += mean_squares(block_norms(problem.select("fc1.weight")).norms)
                     if repeat == 0:
-                        picture = heat_map(problem, config.pixels, "mean")
+                        picture = heat_map(problem, config.pixels, reduce="mean")
                         pictures.append(picture.image)
                         bounds = picture.bounds
                 ratios.append(np.sqrt(squares[1] / squares[0]))

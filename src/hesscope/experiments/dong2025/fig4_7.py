@@ -49,7 +49,7 @@ def run(config: Config) -> Outcome:
                 x, y = gaussian_data(1, classes, config.inputs, rng)
                 problem = problem_of(network((*widths, classes), rng), loss, x, y, classes)
                 if repeat == 0:
-                    picture = heat_map(problem, config.pixels, "mean")
+                    picture = heat_map(problem, config.pixels, reduce="mean")
                     pictures[str(classes)] = {"image": picture.image, "bounds": picture.bounds}
                 for row, glob in enumerate(("fc1.weight", f"fc{len(widths)}.weight")):
                     squares[row] += mean_squares(block_norms(problem.select(glob)).norms)

@@ -46,7 +46,7 @@ def _correspondences(d: Decoupling, config: Config) -> dict[str, Any]:
         stack = matricize(vectors, (m, n))
         for side, factor in (("inputs", d.input_autocorrelation), ("outputs", d.output_hessian)):
             basis = torch.linalg.eigh(factor)[1].flip(1)[:, : config.shown]
-            out[f"{kind} {side}"] = correspondence(stack, basis, side).numpy()
+            out[f"{kind} {side}"] = correspondence(stack, basis, side=side).numpy()
     return out
 
 

@@ -34,7 +34,7 @@ def run(config: Config) -> Outcome:
         exact = eigenpairs(Hessian(problem), k=config.k)
         found: dict[str, Any] = {"exact": exact.values}
         for form in ("principled", "printed"):
-            guess = approximate_full_eigenpairs(problem, config.k, form)
+            guess = approximate_full_eigenpairs(problem, config.k, form=form)
             found[form] = guess.values
             found[f"{form}_overlap"] = nested_overlaps(exact.vectors, guess.vectors)
         name = f"F-{width}^{depth}"

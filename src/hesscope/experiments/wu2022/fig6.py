@@ -35,7 +35,7 @@ def run(config: Config) -> Outcome:
     data: dict[str, Any] = {}
     claims = []
     for layer in config.layers:
-        overlap = model_overlap(problems, layer, config.k)
+        overlap = model_overlap(problems, layer, k=config.k)
         data[layer] = {
             "outputs": overlap.outputs,
             "measured": overlap.measured,

@@ -83,7 +83,7 @@ def linear_cross_entropy(ratio: float, classes: int) -> BlockLimit:
     )
 
 
-def hidden_cross_entropy(ratio: float, classes: int, hidden: int, rng: Rng | None = None) -> BlockLimit:
+def hidden_cross_entropy(ratio: float, classes: int, hidden: int, rng: Rng | int | None = None) -> BlockLimit:
     """lim E||H_ij||²_F / d = γ E[η²] + E_V[(E[η | V])²], i, j hidden units, η the example's weight in the block.
 
     The mean over output weights V, which stay random in the limit: compare it with the mean over many networks, never
@@ -116,7 +116,7 @@ def hidden_mse(ratio: float, classes: int, hidden: int) -> BlockLimit:
     )
 
 
-def output_cross_entropy(classes: int, hidden: int, rng: Rng | None = None) -> BlockLimit:
+def output_cross_entropy(classes: int, hidden: int, rng: Rng | int | None = None) -> BlockLimit:
     """lim E||H_ij||²_F = E[(a·b)² w w'], w = p_i(1 - p_i) or -p_i p_j on two examples with hidden values a and b.
 
     The blocks are m x m, so nothing is divided by d, and γ drops out. Exact inner expectations averaged over 40 000
@@ -147,7 +147,7 @@ def _squared_overlap(hidden: int, kappa: float) -> float:
     return hidden * (second * mass + (hidden - 1) * first**2) * mass ** (hidden - 2)
 
 
-def _source(rng: Rng | None, name: str) -> Rng:
+def _source(rng: Rng | int | None, name: str) -> Rng:
     return Rng().child(name) if rng is None else Rng.of(rng)
 
 
