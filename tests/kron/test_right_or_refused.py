@@ -256,21 +256,28 @@ def test_rows_of_the_loss_that_match_the_units_in_number_only() -> None:
         assert_right(problem, layer, expected)
 
 
-def test_curvature_that_only_some_examples_have() -> None:
-    """Piecewise linear for most examples, smooth for a few: factors do not suffice."""
-    model = made(
-        Net(
-            lambda n, x: n.b(torch.where(x[:, :1] > 0, torch.tanh(n.a(x)), torch.relu(n.a(x)))),
-            a=nn.Linear(4, 5),
-            b=nn.Linear(5, 3),
-        )
-    )
+def _smooth_where(n: nn.Module, x: Tensor) -> Tensor:
+    """Piecewise linear for examples with a negative first entry, smooth for the others."""
+    z = n.a(x)
+    found: Tensor = n.b(torch.where(x[:, :1] > 0, torch.tanh(z), torch.relu(z)))
+    return found
+
+
+@pytest.mark.parametrize("smooth", [15, 1])
+def test_outputs_that_curve_for_some_examples_only(smooth: int) -> None:
+    model = made(Net(_smooth_where, a=nn.Linear(4, 5), b=nn.Linear(5, 3)))
     x, y = vectors(40, 4)
     x[:, 0] = -x[:, 0].abs()
-    x[25:, 0] *= -1
-    problem = hs.Problem.of(model, "cross_entropy", (x, y))
-    with pytest.raises(HesscopeError):
-        layer_hessian(problem, "a")
+    x[-smooth:, 0] *= -1
+    expected = truth(model, model.a.weight, lambda: F.cross_entropy(model(x), y))
+    if smooth > 1:
+        assert_right(hs.Problem.of(model, "cross_entropy", (x, y)), "a", expected)
+        return
+    problem = hs.Problem.of(model, "cross_entropy", (x, y), batch_size=10)  # one example that few would meet
+    with pytest.raises(HesscopeError, match="curvature='second_derivative'"):
+        layer_hessian(problem, "a").dense()
+    right = layer_hessian(problem, "a", curvature="second_derivative").dense()
+    assert torch.allclose(right, expected, rtol=1e-10, atol=1e-14)
 
 
 class InputMajor(nn.Module):

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.data import examples_in, first_examples, map_tensors
-from ..layers import facts_of
+from ..curvature.data import examples_in, first_examples, map_tensors, take
+from ..layers import ProblemFacts, facts_of
+from ..rng import Rng
 from .chunk_run import ChunkRun
 from .columns import gauss_newton_columns, row_owners, unit_weights
 from .curvature_choice import LayerCurvature
 
 _LEAST_CHUNK, _MOST_CHUNK = 32e6, 256e6
+_TRIED = 16  # examples of a chunk
 
 
 @dataclass
@@ -32,24 +34,42 @@ class LayerChunk:
 class ChunkedData:
     """Walks over the data of a problem and hands out its chunks, each with what the chosen layers make of it."""
 
-    def __init__(self, problem: Problem, layers: Sequence[LayerCurvature]) -> None:
+    def __init__(self, problem: Problem, layers: Sequence[LayerCurvature], facts: ProblemFacts | None = None) -> None:
         self.problem, self.layers = problem, tuple(layers)
         self._chunk_bytes = min(max(problem.memory_budget.limit / 4, _LEAST_CHUNK), _MOST_CHUNK)
-        apart = [layer for layer in facts_of(problem).exact if layer.multiplies and not layer.positions_apart]
+        self._tried = 0  # chunks, of those that factors are used for
+        apart = [
+            layer for layer in (facts or facts_of(problem)).exact if layer.multiplies and not layer.positions_apart
+        ]
         self._last = LayerCurvature(apart[-1], True) if apart else None
 
     def chunks(self) -> Iterator[Any]:
         """Batches, cut so that what is held of one chunk fits into a quarter of the memory the problem may use."""
+        number = 0
         for batch in self.problem.batches:
             size = examples_in(batch)
             assert size is not None  # or no layer were exact
             step = max(1, int(self._chunk_bytes // self._bytes_per_example(batch))) if size > 1 else 1
             for start in range(0, size, step):
-                yield _between(batch, start, start + step)
+                chunk, number = _between(batch, start, start + step), number + 1
+                if number > self._tried:
+                    self.need_linear_outputs(chunk)
+                    self._tried = number
+                yield chunk
 
     def run(self, chunk: Any) -> ChunkRun:
         """The chunk's loss as a function of the layers' outputs."""
         return ChunkRun.of(self.problem, chunk, self.layers, self._last if self.problem.has_outputs else None)
+
+    def need_linear_outputs(self, chunk: Any) -> None:
+        """On a few examples of this chunk, drawn at random: do factors suffice where they are said to?"""
+        wanted = [i for i, how in enumerate(self.layers) if how.gauss_newton and how.exact]
+        size = examples_in(chunk) or 1
+        if wanted:
+            few = torch.randperm(size, generator=Rng(0).child("kron", "linear", size).torch())[:_TRIED]
+            run = self.run(chunk if size <= _TRIED else take(chunk, few))
+            for i in wanted:
+                run.need_linear_outputs(i)
 
     def owners(self, run: ChunkRun) -> list[Tensor] | None:
         """The unit of every row of the loss, layer by layer; None for a loss that is one number."""

@@ -136,7 +136,7 @@ def _refuse_missing(problem: Problem, facts: ProblemFacts, name: str) -> NoRetur
     if reason:
         refuse("what the layer computes must be z = W x + b, once per example", f"{name!r}: {reason}", _BLOCK)
     if module is None:
-        refuse("the layer must be one of the model", f"{name!r}", here)
+        refuse("the layer must be a module of the model", f"{name!r}", here)
     if hasattr(module, "weight"):
         refuse(
             "the layer's weight must be a plain parameter",

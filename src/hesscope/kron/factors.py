@@ -128,6 +128,9 @@ def decouple_layers(
 ) -> dict[str, Decoupling]:
     """`decouple` for several layers in one pass over the data; by default for all that can be decoupled."""
     names = list(layers) if layers is not None else [layer.name for layer in matrix_layers(problem)]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        refuse("each layer must be named once", f"{repeated[0]!r} several times", "Drop the repetition.")
     chosen = [layer_curvature(problem, name, curvature) for name in names]
     for how in chosen:
         if how.layer.groups > 1:

@@ -12,21 +12,29 @@ from torch import Tensor
 
 from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
+from ..layers import ProblemFacts, facts_of
 from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature
+from .layer_proof import proven
 from .lazy_block import LazyBlock
+
+_MOST_PASSES = 512  # for the matrices of a trial; beyond, only its products by double backward are tried
 
 
 def layer_hessian(problem: Problem, layer: str, *, curvature: Curvature = "auto") -> LayerHessian:
     """H = E[M ⊗ x xᵀ], exactly, over the layer's weight in torch's (row-major) order; no autodiff per vector.
 
+    A weight that is stored with its inputs first (GPT-2's Conv1D) is read as the matrix W of z = W x, row by row.
+
     Inputs x and output Hessians M of all data are computed once: one backward pass per class where the network behind
     the layer is piecewise linear, else one double-backward pass per output (tried on a few examples, see `.curvature`).
     Then a product costs 4 N P m n operations, or less (docs/theory/decoupling.md). What does not fit into the problem's
     memory is computed again for every block of vectors. Layers over tokens or positions, and convolutions with stride,
-    padding, dilation and groups, are exact: all pairs of positions of an example are summed.
+    padding, dilation and groups, are exact: all pairs of positions of an example are summed. So are the projections
+    inside nn.MultiheadAttention ("attention.in_proj", "attention.out_proj"). The first product is preceded by a proof
+    on a few examples, `.verified`.
 
     `curvature`: "auto", or "gauss_newton" / "second_derivative" to insist on one.
     """
@@ -36,11 +44,12 @@ def layer_hessian(problem: Problem, layer: str, *, curvature: Curvature = "auto"
 class LayerHessian(LinearOperator):
     """The symmetric operator that `layer_hessian` returns; `.curvature` says how M was found and whether it is exact."""
 
-    def __init__(self, problem: Problem, how: LayerCurvature) -> None:
+    def __init__(self, problem: Problem, how: LayerCurvature, tried: ProblemFacts | None = None) -> None:
         self.problem, self.how, self.layer = problem, how, how.layer
-        self._data = ChunkedData(problem, [how])
+        self._data = ChunkedData(problem, [how], tried)
         self._kept: list[HeldBlock] = []
-        self._built = False
+        self._trial = tried is not None  # the operator on a few examples that proves the one on all
+        self._built = self._trial and not how.gauss_newton and how.positions * how.layer.outputs > _MOST_PASSES
         self._everything_kept = False
         self.memo: dict[str, Any] = {}  # what other functions found out about it, so that they need not again
 
@@ -65,47 +74,58 @@ class LayerHessian(LinearOperator):
         return f"LayerHessian({self.layer.name}, {self.curvature}, {Hessian(self.problem).fingerprint})"
 
     @property
+    def verified(self) -> str:
+        """Products on a few examples against double backward, and that against differences; wrong ones are refused."""
+        return self._prove()
+
+    def _prove(self) -> str:
+        facts = facts_of(self.problem)
+        return proven(self.problem, self.how, lambda: LayerHessian(self.problem.probe, self.how, facts))
+
+    @property
     def preferred_block(self) -> int:
         return 1 if self.how.positions == 1 else 8
 
     def all_blocks(self) -> Iterator[HeldBlock]:
-        """Every piece of the data; those beyond the memory are computed anew."""
+        """Every chunk of the data; those beyond the memory are computed anew."""
         self._build()
         yield from self._kept
         for chunk in self._beyond():
-            yield self._form(chunk)
+            yield self._block(chunk)
 
     def held_blocks(self) -> list[HeldBlock] | None:
-        """All pieces, if all are in this process's memory."""
+        """All chunks, if all are in this process's memory."""
         self._build()
         return self._kept if self._everything_kept and not self.problem.distributed else None
 
-    def _forms(self) -> Iterator[CurvatureBlock]:
+    def _blocks(self) -> Iterator[CurvatureBlock]:
         self._build()
         yield from self._kept
         for chunk in self._beyond():
             # One double-backward pass per vector costs less than the P m passes that M itself would.
-            yield self._form(chunk) if self.how.gauss_newton else LazyBlock(self._data.run(chunk))
+            yield self._block(chunk) if self.how.gauss_newton else LazyBlock(self._data.run(chunk))
 
     def _beyond(self) -> Iterator[Any]:
         return iter(()) if self._everything_kept else islice(self._data.chunks(), len(self._kept), None)
 
-    def _form(self, chunk: Any) -> HeldBlock:
+    def _block(self, chunk: Any) -> HeldBlock:
         return block_of(self._data.layer_chunks(chunk)[0], self.layer.outputs)
 
     @differentiable()
     def _build(self) -> None:
-        """Keep pieces while they fit; called by the first product."""
+        """Keep chunks while they fit; called by the first product."""
         if self._built:
             return
+        if not self._trial:
+            self._prove()
         self._built = True
         taken = 0
         for chunk in self._data.chunks():
-            form = self._form(chunk)
-            if not self.problem.memory_budget.reserve(form.bytes()):
+            block = self._block(chunk)
+            if not self.problem.memory_budget.reserve(block.bytes()):
                 break
-            taken += form.bytes()
-            self._kept.append(form)
+            taken += block.bytes()
+            self._kept.append(block)
         else:
             self._everything_kept = True
         weakref.finalize(self, self.problem.memory_budget.release, taken)
@@ -114,6 +134,6 @@ class LayerHessian(LinearOperator):
     def _apply(self, block: Tensor) -> Tensor:
         v = block.T.reshape(-1, self.layer.outputs, self.layer.inputs)
         total = torch.zeros_like(v)
-        for form in self._forms():
-            total += form.products(v)
+        for part in self._blocks():
+            total += part.products(v)
         return self.problem.all_sum(total).mul_(self.problem.scale).flatten(1).T
