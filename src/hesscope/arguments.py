@@ -27,6 +27,26 @@ def is_count(value: Any, least: int) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
+def need_count(name: str, value: Any, least: int = 1, do: str = "Pass a whole number.") -> int:
+    """`value` as an integer of at least `least`."""
+    if not is_count(value, least):
+        refuse(f"{name} must be an integer >= {least}", shown(value), do)
+    return int(value)
+
+
+def need_flag(name: str, value: Any) -> bool:
+    """`value`, which is True or False and no text that reads like one."""
+    if not isinstance(value, bool | np.bool_):
+        refuse(f"{name} must be True or False", shown(value), f"Pass {name}=True or {name}=False.")
+    return bool(value)
+
+
+def need_call(name: str, value: Any, do: str) -> None:
+    """Refuse what cannot be called; None is no call at all."""
+    if value is not None and not callable(value):
+        refuse(f"{name} must be a function or None", shown(value), do)
+
+
 def shown(value: Any) -> str:
     """Numbers and texts as they are written, everything else by its type."""
     plain = value is None or isinstance(value, str | bool | int | float | np.generic)

@@ -183,7 +183,7 @@ ROWS = [
     bad_line(
         "weights-name",
         "plan mine.py:make@w.npz",
-        "a parameter of the same shape",
+        "name must be that of a parameter",
         "'fc'",
         r"0\.weight",
         files=_weights(fc=np.ones(3)),
@@ -191,9 +191,9 @@ ROWS = [
     bad_line(
         "weights-shape",
         "plan mine.py:make@w.npz",
-        "a parameter of the same shape",
-        r"'0\.weight' with shape \(3,\)",
-        r"0\.weight",
+        r"'0\.weight' must have the shape \(5, 4\)",
+        r"\(3,\)",
+        "another model",
         files=_weights(**{"0.weight": np.ones(3)}),
     ),
     bad_line(

@@ -118,7 +118,7 @@ ROWS = [
         "inputs-nan-later",
         lambda: _used(of(batch=(spoiled(inputs(), NAN, 47), labels()), batch_size=4)),
         "must be finite",
-        "batch 2",
+        "nan on batch",
         r"\w",
     ),
     Row(

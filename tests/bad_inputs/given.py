@@ -49,7 +49,11 @@ def spoiled(tensor: Tensor, value: float, place: int = 0) -> Tensor:
 def of(model: Any = None, loss: Any = "cross_entropy", batch: Any = "usual", params: Any = "*", **settings: Any) -> Any:
     """`Problem.of` where everything that is not given is in order."""
     return hs.Problem.of(
-        network() if model is None else model, loss, data() if batch == "usual" else batch, params, **settings
+        network() if model is None else model,
+        loss,
+        data() if isinstance(batch, str) and batch == "usual" else batch,
+        params,
+        **settings,
     )
 
 

@@ -71,7 +71,7 @@ ROWS = [
         "labels-too-large-later",
         lambda: _used(of(batch=(inputs(), torch.cat([labels(8), labels(4) + 5])), batch_size=4)),
         r"class labels must lie in \[0, 3\)",
-        "5 to 7",
+        "to 7",
         "outputs",
     ),
     Row(
@@ -184,13 +184,6 @@ ROWS = [
         r"\w",
     ),
     Row(
-        "smooth-l1-beta-zero",
-        lambda: of(loss=nn.SmoothL1Loss(beta=0.0), batch=(inputs(), torch.zeros(12, 3))),
-        "beta must be",
-        "0",
-        r"\w",
-    ),
-    Row(
         "smooth-l1-beta-negative",
         lambda: of(loss=nn.SmoothL1Loss(beta=-1.0), batch=(inputs(), torch.zeros(12, 3))),
         "beta must be",
@@ -210,9 +203,9 @@ ROWS = [
         lambda: of(loss=nn.CrossEntropyLoss(reduction="none")),
         "reduction 'mean' or 'sum'",
         "'none'",
-        r"\(sum, count\)",
+        "reduction='mean'",
     ),
-    Row("loss-model", lambda: of(loss=network()), "reduction 'mean' or 'sum'", "None", r"\(sum, count\)"),
+    Row("loss-model", lambda: of(loss=network()), "the loss must run", "TypeError", "forward="),
     Row(
         "loss-one-argument",
         lambda: of(loss=lambda model: model(inputs()).square().sum()),

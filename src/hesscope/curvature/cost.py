@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 
+from ..arguments import need_count
 from ..errors import refuse
+from ..linalg import diagonal, eigenpairs, solve, spectral_density, trace
 from ..results.checks import CostPlan
 from .data import examples_in, first_examples
 from .engines.graphs import GradientGraphs
+from .given_problem import need_problem
 from .problem import Problem
 
 Task = Literal["eigenpairs", "spectral_density", "trace", "diagonal", "dense", "solve"]
+_FUNCTIONS: dict[str, Callable[..., Any] | None] = {
+    "eigenpairs": eigenpairs,
+    "spectral_density": spectral_density,
+    "trace": trace,
+    "diagonal": diagonal,
+    "dense": None,
+    "solve": solve,
+}
 _PROBE = 64
 KEPT, REBUILT = 1.6, 3.0  # cost of a product in gradients, with the graph kept and without
 
 
 def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPlan:
     """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from a gradient on a few examples."""
+    need_problem(problem)
+    _check(task, settings)
     products, vectors, note = _needs(problem, task, settings)
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
     examples = sum(examples_in(batch) or 1 for batch in batches)
@@ -37,6 +52,19 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     return CostPlan(
         task, products, products * cost * gradient, min(graph, free) + basis, graph, basis, gradient, kept, note.strip()
     )
+
+
+def _check(task: str, settings: dict[str, Any]) -> None:
+    """Refuse tasks and settings that there are not."""
+    if task not in _FUNCTIONS:
+        refuse("the task must be known", f"{task!r}", f"Use one of {', '.join(_FUNCTIONS)}.")
+    function = _FUNCTIONS[task]
+    known = [*inspect.signature(function).parameters][1:] if function else []
+    for name in settings:
+        if name not in known:
+            refuse(f"a setting must be one of {task}", f"{name!r}", f"There are: {', '.join(known) or 'none'}.")
+    for name in ("k", "probes", "steps"):
+        need_count(name, settings.get(name, 1))
 
 
 def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, int, str]:
@@ -59,7 +87,7 @@ def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, 
         return n, n, ""
     if task == "solve":
         return min(n, 100), 4, "Depends on the conditioning; damping helps."
-    refuse("the task must be known", f"{task!r}", "Use eigenpairs, spectral_density, trace, diagonal, dense or solve.")
+    raise AssertionError(task)
 
 
 def _gradient_seconds(problem: Problem, batch: Any) -> float:

@@ -33,6 +33,7 @@ def refuse_own_batches(problem: Problem, data: Any, batch_size: int) -> None:
     sizes = [examples_in(batch) or 0 for batch in problem.batches]
     cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > 2 * batch_size
     if cut_by_us and not problem.divisible:
+        _ = problem.totals  # a loss that is not finite has no parts, and says so itself
         refuse(
             "examples must not see each other where Hesscope makes the batches",
             f"{sum(sizes)} examples whose loss is not the sum of its parts, and batches of {batch_size}",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
@@ -77,7 +78,15 @@ def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may
         return Batches(loader, cache_bytes, False, may_be_empty)
     if isinstance(data, Mapping):
         return Batches([data], cache_bytes, True)
-    if not isinstance(data, Iterable):
+    if isinstance(data, np.ndarray):
+        refuse(
+            "inputs and targets must be tensors", "one ndarray", "Pass data=(torch.from_numpy(x), torch.from_numpy(y))."
+        )
+    if isinstance(data, tuple) and data and isinstance(data[0], Tensor):
+        other = [type(part).__name__ for part in data if not isinstance(part, Tensor)]
+        if other:
+            refuse("inputs and targets must be tensors", f"{other[0]}", "Use torch.as_tensor(targets), a tensor.")
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         refuse(
             "data must be tensors, a Dataset, a DataLoader, an iterable of batches or None",
             f"{type(data).__name__}",

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ class DefaultForward:
         self._shift: int | None = None
 
     def __call__(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        _need_tensors(batch)
         if isinstance(batch, Mapping):
             key = next((key for key in _TARGET_KEYS if key in batch), None)
             if key is None:
@@ -45,6 +47,15 @@ class DefaultForward:
             f"{type(batch).__name__}",
             "Or pass forward=.",
         )
+
+
+def _need_tensors(batch: Any) -> None:
+    """No data, and data of NumPy, in words of their own."""
+    if batch is None:
+        refuse("this loss needs data", "None", "Pass data=(inputs, targets).")
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
+    if any(isinstance(part, np.ndarray) for part in parts):
+        refuse("inputs and targets must be tensors", "ndarray", "Use torch.from_numpy(array).")
 
 
 def _with_labels(model: nn.Module, batch: Mapping[str, Any]) -> Any:

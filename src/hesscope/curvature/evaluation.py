@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..arguments import as_float, shown
 from ..errors import refuse
 from .data import map_tensors
 from .default_forward import DefaultForward, Forward
@@ -135,7 +136,7 @@ class Evaluation(nn.Module):
             self.loss = loss_of_function(self.loss, self.model, batch, self.split)
         self.settled = True
         if isinstance(self.loss, SeparableLoss):
-            return self.loss.rows(*self.split(self.model, batch), traced=self._traced)
+            return self.loss.rows(*self._outputs_and_targets(batch), traced=self._traced)
         result = self.loss(self.model) if batch is None else self.loss(self.model, batch)
         if isinstance(result, Tensor) and batch is None:
             result = (result, 1.0)
@@ -145,14 +146,27 @@ class Evaluation(nn.Module):
                 f"{type(result).__name__}",
                 "Return the summed loss of the batch and what a mean divides by.",
             )
-        count = float("nan") if self._traced else float(result[1])
-        if not self._traced and not (0 < count < float("inf") or (count == 0 and float(result[0].detach()) == 0)):
+        if result[0].is_complex():
+            refuse("the loss must be real", f"{result[0].dtype}", "Return its real part, or its absolute value.")
+        count = float("nan") if self._traced else as_float(result[1])
+        if count is None or not (
+            self._traced or 0 < count < float("inf") or (count == 0 and float(result[0].detach()) == 0)
+        ):
             refuse(
                 "the count of loss(model, batch) must be a positive number",
-                f"{count}",
+                shown(result[1]) if count is None else f"{count}",
                 "Return what a mean over the batch divides by, for example len(targets).",
             )
         return ScalarLoss(result[0], count)
+
+    def _outputs_and_targets(self, batch: Any) -> tuple[Any, Any]:
+        found: Any = self.split(self.model, batch)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            got = (
+                f"a {type(found).__name__} of {len(found)}" if isinstance(found, tuple | list) else type(found).__name__
+            )
+            refuse("forward must return two values", got, "Return (outputs, targets).")
+        return found[0], found[1]
 
 
 def value_of(terms: OutputLoss | ScalarLoss) -> float:

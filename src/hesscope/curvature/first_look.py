@@ -97,6 +97,12 @@ def _look_at_graph(problem: Problem, evaluation: Evaluation, batch: Any, theirs:
     output = _graph_of(problem, first_examples(batch, 2)) or _graph_of(problem, batch)
     if output is None:
         return
+    if not output[0].requires_grad and not _depends(problem, batch):
+        refuse(
+            "the loss must depend on the selected parameters",
+            "a value without a graph to any of them",
+            "Do not detach it, or compute it below torch.no_grad; or select other parameters.",
+        )
     if any(node.name() == "CheckpointFunctionBackward" for node in nodes_of(output[0])):
         refuse_reentrant()
     own = dict(evaluation.model.named_buffers())
@@ -122,6 +128,11 @@ def _graph_of(problem: Problem, batch: Any) -> tuple[Tensor, dict[str, Tensor]] 
         return None  # too few examples to run, or too many for the memory
     output = terms.total if isinstance(terms, ScalarLoss) else terms.f
     return output, leaves
+
+
+def _depends(problem: Problem, batch: Any) -> bool:
+    output = _graph_of(problem, batch)
+    return output is None or output[0].requires_grad
 
 
 def _refuse_recomputed(

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..arguments import need_count
 from ..errors import refuse
 from ..rng import Rng
 from .gauss_newton import GaussNewton
@@ -32,10 +33,9 @@ class Fisher(GaussNewton):
     ) -> None:
         if kind not in ("mc", "empirical", "exact"):
             refuse("kind must be 'mc', 'empirical' or 'exact'", f"{kind!r}", "See the docstring for which is which.")
-        if samples < 1:
-            refuse("samples must be >= 1", f"{samples}", "One sample per row is usual.")
         super().__init__(problem, unchecked=unchecked)
-        self.kind, self.samples, self.rng = kind, samples, Rng.of(rng)
+        self.kind, self.rng = kind, Rng.of(rng)
+        self.samples = need_count("samples", samples, do="One sample per row is usual.")
 
     @property
     def fingerprint(self) -> str:

@@ -9,6 +9,7 @@ from ..rng import Rng
 from ..space import ParameterSpace
 from .derivative_proof import Proof, prove_jacobian
 from .engines.jacobians import JacobianGraphs
+from .given_problem import need_problem
 from .hessian import CurvatureOperator
 from .losses.base import OutputLoss
 from .problem import Problem
@@ -18,7 +19,7 @@ class GaussNewton(CurvatureOperator):
     """G = Σ_r J_rᵀ (∂²ℓ_r/∂f²) J_r, exactly, with the loss's curvature evaluated without cancellation."""
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
-        problem.need_outputs(f"the {type(self).__name__} matrix")
+        need_problem(problem).need_outputs(f"the {type(self).__name__} matrix")
         super().__init__(problem, unchecked=unchecked)
         self._engine = JacobianGraphs(problem)
 

@@ -17,6 +17,7 @@ from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient
+from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .problem import Problem
 
@@ -27,7 +28,7 @@ class CurvatureOperator(LinearOperator):
     """A square matrix over the problem's parameters, or a block of it, summed over data and scaled as the loss is."""
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
-        self.problem, self.unchecked = problem, unchecked
+        self.problem, self.unchecked = need_problem(problem), unchecked
         self.rows = self.columns = problem.space
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
@@ -156,7 +157,7 @@ class FunctionalHessian(Hessian):
     _through_loss = False
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
-        problem.need_outputs("the functional Hessian")
+        need_problem(problem).need_outputs("the functional Hessian")
         super().__init__(problem, method="kept", unchecked=unchecked)
 
     def proofs(self) -> tuple[Proof, ...]:

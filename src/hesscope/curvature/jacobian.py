@@ -11,6 +11,7 @@ from ..errors import refuse
 from ..operators import LinearOperator
 from .derivative_proof import prove_jacobian
 from .engines.jacobians import JacobianGraphs
+from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .problem import Problem
 
@@ -21,7 +22,7 @@ class Jacobian(LinearOperator):
     symmetric = False
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
-        problem.need_outputs("the Jacobian")
+        need_problem(problem).need_outputs("the Jacobian")
         if problem.distributed:
             refuse("a Jacobian lives in one process", "a distributed problem", "Use GaussNewton, which is reduced.")
         self.problem, self.unchecked = problem, unchecked

@@ -35,9 +35,12 @@ def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, T
     }
     if not everything:
         refuse("the model must have parameters", f"{type(model).__name__} with none", "Check the model.")
-    if not trainable:
+    if not trainable and not any(p.requires_grad for p in model.parameters()):
         refuse("at least one parameter must require a gradient", "all frozen", "Set requires_grad_(True) on some.")
     chosen = ParameterSpace.of(everything).match(params)
+    for name, p in model.named_parameters():
+        if name in chosen and p.requires_grad:
+            _refuse_unusable(name, everything[name])
     selected = {name: trainable[name] for name in chosen if name in trainable}
     if not selected:
         refuse(
@@ -45,13 +48,6 @@ def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, T
             f"{params!r}, which selects only frozen ones",
             "Set requires_grad_(True) on them.",
         )
-    for name, tensor in selected.items():
-        if tensor.dtype == torch.float16:
-            refuse(
-                "parameters must have at least bfloat16's range",
-                f"{name!r} in float16",
-                "Use model.float() or model.bfloat16().",
-            )
     devices = {str(t.device) for t in selected.values()}
     if len(devices) > 1:
         refuse(
@@ -64,6 +60,28 @@ def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, T
     return selected, fixed
 
 
+def _refuse_unusable(name: str, tensor: Tensor) -> None:
+    """Parameters in which there is no Hessian."""
+    if tensor.is_meta:
+        refuse(
+            "parameters must have values", f"{name!r} on the meta device", "Call model.to_empty(device='cpu') and load."
+        )
+    if tensor.is_complex():
+        refuse(
+            "parameters must be real",
+            f"{name!r} in {str(tensor.dtype).removeprefix('torch.')}",
+            "Leave it out with params=, or hold its real and imaginary parts apart.",
+        )
+    if tensor.dtype == torch.float16:
+        refuse(
+            "parameters must have at least bfloat16's range",
+            f"{name!r} in float16",
+            "Use model.float() or model.bfloat16().",
+        )
+    if not bool(torch.isfinite(tensor).all()):
+        refuse("parameters must be finite", f"nan or inf in {name!r}", "Load another checkpoint: this one diverged.")
+
+
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """The tensor in another floating-point type; other tensors as they are."""
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
@@ -71,7 +89,11 @@ def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 def from_checkpoint(model: nn.Module, state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of `own` that a state dict replaces, by their names there; tied names are one tensor."""
-    names = _first_names(model)
+    if not isinstance(state, Mapping):
+        refuse(
+            "values must be given by name", type(state).__name__, "Pass a state dict, or problem.space.unpack(vector)."
+        )
+    names, learned = _first_names(model), {name for name, _ in model.named_parameters()}
     found: dict[str, Tensor] = {}
     for name, value in state.items():
         if name.endswith("_extra_state"):
@@ -79,19 +101,28 @@ def from_checkpoint(model: nn.Module, state: Mapping[str, Tensor], own: Mapping[
         key = names.get(name)
         if key is None or key not in own:
             shown = ", ".join(list(own)[:8]) + (", ..." if len(own) > 8 else "")
-            refuse("every name must be one of the model's", f"{name!r}", f"The model has: {shown}.")
-        value = torch.as_tensor(value)
+            refuse("every name must be that of a parameter or buffer", f"{name!r}", f"The model has: {shown}.")
+        value = _tensor(name, value)
         if tuple(value.shape) != tuple(own[key].shape):
             refuse(
                 f"{name!r} must have the shape {tuple(own[key].shape)}",
                 f"{tuple(value.shape)}",
                 "Is the checkpoint that of another model?",
             )
+        if key in learned:
+            _refuse_unusable(name, value)
         new = plain(value).to(own[key], copy=True)
         if key in found and not torch.equal(found[key], new):
             refuse("tied tensors must be equal", f"another value for {name!r} than for {key!r}", "Give one of them.")
         found[key] = new
     return found
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        refuse(f"{name!r} must be a tensor", type(value).__name__, "Use torch.as_tensor on numbers.")
 
 
 def _first_names(model: nn.Module) -> dict[str, str]:

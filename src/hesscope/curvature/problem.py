@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from ..arguments import need_count
 from ..errors import refuse
 from ..operators import LinearOperator
 from ..rng import Rng
@@ -28,6 +29,7 @@ from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
 from .model_state import cast, from_checkpoint, snapshot, unwrap
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
+from .settings import check_settings, need_float_type
 
 _BATCH_SIZE = 1024
 
@@ -97,6 +99,7 @@ class Problem:
         model = unwrap(model)
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")
+        check_settings(forward, freeze, distributed)
         size = _BATCH_SIZE if batch_size is None else checked_batch_size(batch_size)
         if not freeze:
             refuse_random_modules(model)
@@ -319,6 +322,7 @@ class Problem:
 
     def cast(self, dtype: torch.dtype) -> Problem:
         """The same problem in another floating-point type."""
+        need_float_type(dtype)
         with differentiable():
             return self._copy(
                 parameters={k: cast(v, dtype) for k, v in self.parameters.items()},
@@ -340,7 +344,7 @@ class Problem:
     def subset(self, examples: int) -> Problem:
         """The same problem on the first `examples` examples (whole batches where they cannot be cut)."""
         kept: list[Any] = []
-        missing = examples
+        missing = need_count("examples", examples)
         for batch in self.batches:
             if missing <= 0:
                 break

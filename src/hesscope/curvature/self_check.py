@@ -9,6 +9,7 @@ from math import inf, nan
 import torch
 from torch import Tensor
 
+from ..arguments import need_count
 from ..results.checks import MethodCheck, Verdict
 from ..rng import Rng
 from .data import examples_in
@@ -16,6 +17,7 @@ from .derivative_proof import derivative_probe, prove_hessian
 from .engines.backward import hessian_product, random_direction
 from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient, seconds_to_trace
+from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .problem import Problem
 
@@ -34,6 +36,8 @@ def check(problem: Problem, examples: int = _EXAMPLES, *, rng: Rng | int | None 
     Remembers the verdict in the problem, so that operators made afterwards use the fastest method that is right, and
     results record it.
     """
+    need_problem(problem)
+    need_count("examples", examples)
     source = Rng.of(rng).child("check")
     with differentiable():
         proof = prove_hessian(problem)

@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 import torch
 from torch import Tensor
 
+from ...arguments import as_float, shown
 from ...errors import refuse
 
 FRACTION = 0.5
@@ -21,13 +23,14 @@ def parse_bytes(memory: float | str | None, device: torch.device) -> int:
     if memory is None:
         memory = FRACTION
     if isinstance(memory, str):
-        found = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?)i?b?\s*", memory.lower())
+        found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", memory.lower())
         if not found:
             refuse("memory must be bytes, a fraction or a text like '8GB'", f"{memory!r}", "Try memory='4GB'.")
         return int(float(found[1]) * _UNITS[found[2]])
-    if memory < 0:
-        refuse("memory must be >= 0", f"{memory}", "0 keeps no graph; 0.5 is half of the free memory.")
-    return int(memory * free_bytes(device)) if memory <= 1 else int(memory)
+    amount = as_float(memory)
+    if amount is None or not 0 <= amount < inf:
+        refuse("memory must be a number >= 0", shown(memory), "0 keeps no graph; 0.5 is half of the free memory.")
+    return int(amount * free_bytes(device)) if amount <= 1 else int(amount)
 
 
 def free_bytes(device: torch.device) -> int:

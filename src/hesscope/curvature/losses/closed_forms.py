@@ -73,11 +73,19 @@ def _check_width(loss: Any) -> None:
 def _cross_entropy(
     loss: nn.CrossEntropyLoss, axis: ClassAxis, outputs: Tensor, targets: Tensor, traced: bool
 ) -> OutputLoss:
+    if targets.dtype == torch.bool:
+        refuse("class labels must be integers", "bool", "Use targets.long(), or 'bce' for one output.")
     soft_targets = targets.is_floating_point()
     f = axis.moved_last(outputs, targets, soft_targets)
     classes = f.shape[-1]
     f = f.reshape(-1, classes)
     class_weight = loss.weight.to(f) if loss.weight is not None else None
+    if class_weight is not None and len(class_weight) != classes:
+        refuse(
+            f"class weights must be one for each of {classes} outputs",
+            f"{len(class_weight)}",
+            "Pass weight=torch.ones(outputs), scaled class by class.",
+        )
     smoothing = float(loss.label_smoothing)
     if soft_targets:
         t = targets.movedim(1, -1) if targets.ndim > 2 else targets

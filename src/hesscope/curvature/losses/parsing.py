@@ -67,6 +67,12 @@ class SeparableLoss:
                 f"{got}",
                 "Pass forward=lambda model, batch: (outputs, targets).",
             )
+        if self._closed_form is not None and not isinstance(targets, Tensor):
+            refuse("targets must be a tensor", f"{type(targets).__name__}", "Use torch.as_tensor(targets).")
+        if self._closed_form is not None and targets.is_complex():
+            refuse(
+                "targets must be real", f"{targets.dtype}", "Compare real and imaginary parts as outputs of their own."
+            )
         if self._closed_form is not None and not self._agrees and not traced:
             self._compare(outputs, targets)
         if self._closed_form is not None:
@@ -121,6 +127,8 @@ def parse(loss: Any, reduction: str | None = None) -> SeparableLoss | Callable[.
         if reduction is not None and getattr(loss, "reduction", None) == reduction:
             reduction = None  # said twice
         return SeparableLoss(loss, reduction)
+    if isinstance(loss, type):
+        refuse("loss must be a loss, not a class of losses", f"{loss.__name__}", f"Make one: {loss.__name__}().")
     if not callable(loss):
         refuse(
             "loss must be a torch loss, a name or a function", f"{type(loss).__name__}", f"Names: {', '.join(NAMES)}."
