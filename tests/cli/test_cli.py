@@ -95,7 +95,7 @@ def test_layers_that_take_too_many_passes_are_left_out_and_named(
     (tmp_path / "tagger.py").write_text(TRANSFORMER)
     code, found = run_json(capsys, "analyze", "tagger.py:make_problem", "--out", "out", *SMALL, "--most-passes", "10")
     assert code == 0
-    assert list(found["kronecker_error"]) == ["head", "layer.linear2"]
+    assert set(found["kronecker_error"]) == {"head", "layer.self_attn.out_proj", "layer.linear2"}  # eight outputs at most
     notes = json.loads(Path("out/analysis.json").read_text())["result"]["fields"]["notes"]["$tuple"]
     dear = next(note for note in notes if "--most-passes" in note)
     assert "layer.linear1" in dear
