@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from cli.problems import CNN, MLP, TRANSFORMER
+from hesscope.analysis.layers import second_derivative_passes
 from hesscope.cli import main
 from report.samples import FAILED, sample
 
@@ -95,11 +96,16 @@ def test_layers_that_take_too_many_passes_are_left_out_and_named(
     (tmp_path / "tagger.py").write_text(TRANSFORMER)
     code, found = run_json(capsys, "analyze", "tagger.py:make_problem", "--out", "out", *SMALL, "--most-passes", "10")
     assert code == 0
-    assert set(found["kronecker_error"]) == {"head", "layer.self_attn.out_proj", "layer.linear2"}  # eight outputs at most
+    # Eight outputs at most: one pass for each.
+    assert set(found["kronecker_error"]) == {"head", "layer.self_attn.out_proj", "layer.linear2"}
     notes = json.loads(Path("out/analysis.json").read_text())["result"]["fields"]["notes"]["$tuple"]
     dear = next(note for note in notes if "--most-passes" in note)
     assert "layer.linear1" in dear
-    assert "16 backward passes" in dear  # one per output: the tokens do not see each other behind that layer
+    assert "up to 168 backward passes" in dear  # 24 outputs at seven positions that see each other: those of in_proj
+    space: dict[str, Any] = {}
+    exec(TRANSFORMER, space)
+    # One per output: the tokens do not see each other behind that layer.
+    assert second_derivative_passes(space["make_problem"](), "layer.linear1") == 16
 
 
 def test_spectrum_of_one_matrix(mlp: str, capsys: Capture) -> None:
