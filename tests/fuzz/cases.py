@@ -93,7 +93,7 @@ class Net(nn.Module):
         z = self.head(self.body(self.front(x)))
         for function in self.end:
             z = function(z)
-        return z
+        return z  # type: ignore[no-any-return]
 
 
 class TiedHead(nn.Module):
@@ -106,7 +106,7 @@ class TiedHead(nn.Module):
         self.head.weight = embedding.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        return x @ self.head.weight.t() if self.how == "matmul" else self.head(x)  # type: ignore[no-any-return]
+        return x @ self.head.weight.t() if self.how == "matmul" else self.head(x)  # type: ignore[operator]
 
 
 class One(nn.Module):
@@ -216,7 +216,7 @@ def _network(seed: int, r: Random, loss: Loss) -> tuple[nn.Module, Front, tuple[
         embedding: nn.Embedding = front.module.embedding  # type: ignore[assignment]
         # A padding row or a norm that is kept has no meaning any more once the head trains the same weight.
         tall = nn.Embedding(CLASSES, embedding.embedding_dim, scale_grad_by_freq=embedding.scale_grad_by_freq)
-        front.module.embedding = tall  # type: ignore[union-attr]
+        front.module.embedding = tall
         front = replace(front, tokens=CLASSES)
         how = r.choice(["bias", "plain", "matmul"])
         head = TiedHead(tall, how)

@@ -98,7 +98,9 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def _context(name: str) -> contextlib.AbstractContextManager[Any]:
-    return {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}.get(name, contextlib.nullcontext)()
+    if name == "no_grad":
+        return torch.no_grad()
+    return torch.inference_mode() if name == "inference_mode" else contextlib.nullcontext()
 
 
 def _warned(caught: list[warnings.WarningMessage]) -> str:
@@ -271,14 +273,14 @@ class Examiner:
         g = self.truth.gradient
         yield Answer(problem.gradient(), g, float(g.norm()) + 1e-4 * (1 + abs(self.truth.value)))
 
-    def _products(self, problem: Any, method: str) -> Iterator[Answer]:
+    def _products(self, problem: Any, method: Any) -> Iterator[Answer]:
         H = hs.Hessian(problem, method=method)
         generator = torch.Generator().manual_seed(1)
         V = torch.randn(self.truth.size, 3, generator=generator, dtype=torch.float64)
         yield Answer(H @ V[:, 0].to(H.dtype), self.H @ V[:, 0], self.norm * float(V[:, 0].norm()))
         yield Answer(H @ V.to(H.dtype), self.H @ V, self.norm * float(V.norm()))
 
-    def _dense(self, problem: Any, method: str) -> Iterator[Answer]:
+    def _dense(self, problem: Any, method: Any) -> Iterator[Answer]:
         yield Answer(hs.Hessian(problem, method=method).dense(), self.H, self.norm)
 
     def _gauss_newton(self, problem: Any) -> Iterator[Answer]:
@@ -339,7 +341,7 @@ class Examiner:
         if truth is None:
             return
         found = hs.block_norms(problem, kind, matrix="hessian" if matrix == "H" else "gauss_newton")
-        indices = [np.asarray(part) for part in hs.Partition.by(kind, problem).indices]
+        indices = _indices(hs.Partition.by(kind, problem))
         if kind == "tensor":
             yield Answer(sorted(found.names) == sorted(problem.space.names), True, 1.0)
             indices = [np.arange(self.truth.size)[problem.space.slice_of(name)] for name in found.names]
@@ -366,9 +368,9 @@ class Examiner:
 
     def _spectra(self, problem: Any) -> Iterator[Answer]:
         found = hs.block_spectra(problem, "neuron")
-        indices = hs.Partition.by("neuron", problem).indices
+        indices = _indices(hs.Partition.by("neuron", problem))
         for nodes, exact, part in zip(found.nodes, found.exact, indices, strict=True):
-            rows = torch.as_tensor(np.asarray(part))
+            rows = torch.as_tensor(part)
             if exact:
                 yield Answer(np.sort(nodes), torch.linalg.eigvalsh(self.H[rows][:, rows]), self.norm)
 
@@ -431,6 +433,10 @@ class Examiner:
             yield Answer(len(wrong), 0, 1.0)
         else:
             raise HesscopeError(f"the check failed: {verdict}")
+
+
+def _indices(partition: hs.Partition) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    return [partition.indices(block).numpy() for block in range(partition.count)]
 
 
 def _array(x: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

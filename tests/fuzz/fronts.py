@@ -86,7 +86,8 @@ def _images(r: Random, dims: int, transposed: bool) -> Front:
         layers.append(instance_norms[dims - 1](out, eps=0.1, affine=r.random() < 0.6))
     elif norm == "group":
         layers.append(nn.GroupNorm(r.choice([1, 2]), out, eps=0.1))
-    layers.append(r.choice([lambda: nn.SiLU(True), nn.GELU, lambda: nn.ReLU(True), nn.Tanh])())
+    acts: list[Callable[[], nn.Module]] = [lambda: nn.SiLU(True), nn.GELU, lambda: nn.ReLU(True), nn.Tanh]
+    layers.append(r.choice(acts)())
     if r.random() < 0.3:
         layers.append([nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1](out, out, 1))
     pools: list[Any] = [nn.AdaptiveAvgPool1d(1), nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool3d(1)]

@@ -17,6 +17,7 @@ from torch.nn.utils import weight_norm as old_weight_norm
 from torch.utils.checkpoint import checkpoint
 
 Make = Callable[[Random, int, int], nn.Module]
+DIMS: list[Any] = [0, 1, None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Sum(nn.Module):
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.inner(x)
+        return x + self.inner(x)  # type: ignore[no-any-return]
 
 
 class Lambda(nn.Module):
@@ -134,7 +135,7 @@ class Twice(nn.Module):
         self.first, self.layer, self.act = nn.Linear(d, m), nn.Linear(m, m), act
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(self.act(self.layer(self.first(x))))
+        return self.layer(self.act(self.layer(self.first(x))))  # type: ignore[no-any-return]
 
 
 @piece()
@@ -181,12 +182,12 @@ class Reused(nn.Module):
         if self.how == "linear":
             return F.linear(z, self.layer.weight, self.layer.bias)
         if self.how == "matmul":
-            return z + h @ self.layer.weight
+            return z + h @ self.layer.weight  # type: ignore[no-any-return]
         if self.how == "penalty":
             return z + 0.3 * self.layer.weight.square().sum()
         if self.how == "bias":
             return z + self.layer.bias.square()
-        return z * self.layer.weight.norm()
+        return z * self.layer.weight.norm()  # type: ignore[no-any-return]
 
 
 @piece()
@@ -203,15 +204,15 @@ def penalty_in_forward(r: Random, d: int, m: int) -> nn.Module:
 def pruned(r: Random, d: int, m: int) -> nn.Module:
     layer = nn.Linear(d, m)
     if r.random() < 0.5:
-        prune.l1_unstructured(layer, "weight", amount=0.4)
+        prune.l1_unstructured(layer, "weight", amount=0.4)  # type: ignore[no-untyped-call]
     else:
-        prune.ln_structured(layer, "weight", amount=0.5, n=2, dim=r.choice([0, 1]))
+        prune.ln_structured(layer, "weight", amount=0.5, n=2, dim=r.choice([0, 1]))  # type: ignore[no-untyped-call]
     return nn.Sequential(layer, activation(r))
 
 
 @piece()
 def weight_norm_old(r: Random, d: int, m: int) -> nn.Module:
-    return nn.Sequential(old_weight_norm(nn.Linear(d, m), dim=r.choice([0, 1, None])), activation(r))
+    return nn.Sequential(old_weight_norm(nn.Linear(d, m), dim=r.choice(DIMS)), activation(r))
 
 
 @piece()
@@ -285,7 +286,7 @@ def patched_bound(r: Random, d: int, m: int) -> nn.Module:
 
 @piece()
 def patched_closure(r: Random, d: int, m: int) -> nn.Module:
-    layer, before = nn.Linear(d, m), None
+    layer = nn.Linear(d, m)
     before = layer.forward
     how = r.choice(["scale", "square", "reuse"])
 
@@ -295,7 +296,7 @@ def patched_closure(r: Random, d: int, m: int) -> nn.Module:
             return 2.0 * z
         return z.square() if how == "square" else z * layer.weight.mean()
 
-    layer.forward = forward  # type: ignore[method-assign]
+    layer.forward = forward  # type: ignore[method-assign, assignment]
     return nn.Sequential(layer, activation(r, smooth=True))
 
 
@@ -308,7 +309,7 @@ class Relu(torch.autograd.Function):
         return x**3 / (1 + x**2)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
+    def backward(ctx: Any, slope: Tensor) -> Any:
         (x,) = ctx.saved_tensors
         return slope * (x**4 + 3 * x**2) / (1 + x**2) ** 2
 
@@ -322,7 +323,7 @@ class Addmm(torch.autograd.Function):
         return x.sin()
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
+    def backward(ctx: Any, slope: Tensor) -> Any:
         (x,) = ctx.saved_tensors
         return slope * x.cos()
 
@@ -336,14 +337,14 @@ class Threshold(torch.autograd.Function):
         return x * x.abs()
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
+    def backward(ctx: Any, slope: Tensor) -> Any:
         (x,) = ctx.saved_tensors
         return slope * 2 * x.abs()
 
 
 @piece()
 def custom_function(r: Random, d: int, m: int) -> nn.Module:
-    function = r.choice([Relu, Addmm, Threshold])
+    function: Any = r.choice([Relu, Addmm, Threshold])
     return Lambda(lambda x: function.apply(x), nn.Linear(d, m))
 
 
@@ -547,7 +548,7 @@ class Gated(nn.Module):
         self.value, self.gate = nn.Linear(d, m), nn.Linear(d, m)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.value(x) * torch.sigmoid(self.gate(x))
+        return self.value(x) * torch.sigmoid(self.gate(x))  # type: ignore[no-any-return]
 
 
 @piece()
@@ -599,7 +600,7 @@ class Parallel(nn.Module):
         self.parts = nn.ModuleDict({"[ab]": nn.Linear(d, m), "a": nn.Linear(d, m, bias=False), "?": nn.Linear(d, m)})
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.parts["[ab]"](x)) * self.parts["a"](x) + torch.sigmoid(self.parts["?"](x))
+        return torch.tanh(self.parts["[ab]"](x)) * self.parts["a"](x) + torch.sigmoid(self.parts["?"](x))  # type: ignore[no-any-return]
 
 
 @piece()
