@@ -16,7 +16,7 @@ from fuzz.losses import LOSSES, Loss
 from fuzz.pieces import PIECES
 
 CLASSES = 3  # class weights and the like have this many entries
-CONTEXTS = ("none", "none", "none", "no_grad", "inference_mode", "none")
+CONTEXTS = ("none", "none", "none", "no_grad", "none", "none", "none", "inference_mode", "none", "none", "none")
 FORMS = ("tuple", "batches", "ragged", "loader", "single", "small batches", "forward", "dataset", "tuple")
 LARGEST = 150
 
@@ -297,7 +297,7 @@ def _make(seed: int, attempt: int) -> Case:
         n = x.shape[1 if front.time_first else 0]
         y = loss.targets(r, (n, CLASSES, front.time) if "classes second" in tags else (n, CLASSES))
         batches.append((_as(x, dtype), _as(y, dtype)))
-    context = CONTEXTS[seed % len(CONTEXTS)] if r.random() < 0.8 else "none"
+    context = CONTEXTS[seed % len(CONTEXTS)]
     moves = r.random() < 0.15
     extra = (kind, form, context, str(dtype)[6:], f"params={params}")
     flags = tuple(name for name, on in (("frozen", frozen), ("freeze", freeze), ("moves", moves)) if on)

@@ -19,6 +19,7 @@ from fuzz.cases import Case, exact_copy, make
 from fuzz.truth import Truth, Undecided
 from hesscope.errors import HesscopeError
 
+FIRST = ("loss_value", "gradient", "H @ v")
 TORCH = str(Path(torch.__file__).parent)
 
 
@@ -162,6 +163,8 @@ class Examiner:
         with _context(case.context):
             for name, check in self.checks(problem):
                 self._check(name, check)
+                if name in FIRST and self.outcome.findings[-1].outcome in ("wrong", "crashed"):
+                    break  # all that follows rests on these, and would only repeat the failure
         self._check_unchanged(before)
         return self.outcome
 
