@@ -12,7 +12,7 @@ test: .venv/installed browser lint
 # The long randomised versions: new draws in every property test, twenty times as many, and 2,000 random networks.
 test-deep: .venv/installed
 	HESSCOPE_TESTS=deep $(BIN)/python -m pytest -n 2 --dist loadfile
-	$(BIN)/python tests/fuzz/run.py --networks 2000
+	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -W ignore -m fuzz.run --networks 2000
 
 # Writes down the public names and signatures; run after a change of them that is meant.
 api: .venv/installed
