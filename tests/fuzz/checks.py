@@ -155,7 +155,7 @@ class Examiner:
         try:
             with torch.random.fork_rng(devices=[]):
                 self.scales()
-        except (Undecided, RuntimeError) as reason:  # what cannot be trained has no truth either
+        except (Undecided, RuntimeError, ValueError) as reason:  # what cannot be trained has no truth either
             self.outcome.findings.append(Finding("truth", "no truth", str(reason)))
             return self.outcome
         torch.set_rng_state(rng[0])
