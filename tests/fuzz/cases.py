@@ -93,7 +93,7 @@ class Net(nn.Module):
         z = self.head(self.body(self.front(x)))
         for function in self.end:
             z = function(z)
-        return z  # type: ignore[no-any-return]
+        return z
 
 
 class TiedHead(nn.Module):
@@ -106,7 +106,7 @@ class TiedHead(nn.Module):
         self.head.weight = embedding.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        return x @ self.head.weight.t() if self.how == "matmul" else self.head(x)  # type: ignore[operator]
+        return x @ self.head.weight.t() if self.how == "matmul" else self.head(x)
 
 
 class One(nn.Module):

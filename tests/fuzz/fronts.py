@@ -70,7 +70,7 @@ def _convolution(r: Random, dims: int, transposed: bool, into: int, out: int, gr
         settings["padding_mode"] = r.choice(["zeros", "zeros", "reflect", "circular", "replicate"])
         if settings["padding_mode"] == "zeros" and settings["stride"] == 1 and r.random() < 0.3:
             settings["padding"] = r.choice(["same", "valid"])
-    return kinds[dims, transposed](into, out, **settings)  # type: ignore[no-any-return]
+    return kinds[dims, transposed](into, out, **settings)
 
 
 def _images(r: Random, dims: int, transposed: bool) -> Front:
@@ -129,7 +129,7 @@ class Embedded(nn.Module):
         self.embedding, self.mixer = embedding, mixer
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.mixer(self.embedding(tokens))  # type: ignore[no-any-return]
+        return self.mixer(self.embedding(tokens))
 
 
 class Attention(nn.Module):
@@ -145,7 +145,7 @@ class Attention(nn.Module):
         if self.causal:
             size = x.shape[self.axis]
             mask = torch.ones(size, size, dtype=torch.bool).triu(1)
-        return x + self.attention(x, x, x, need_weights=False, attn_mask=mask)[0]  # type: ignore[no-any-return]
+        return x + self.attention(x, x, x, need_weights=False, attn_mask=mask)[0]
 
 
 class ByHand(nn.Module):
@@ -169,7 +169,7 @@ class Recurrent(nn.Module):
         self.cell = kinds[kind](d, m, batch_first=batch_first)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.cell(x)[0]  # type: ignore[no-any-return]
+        return self.cell(x)[0]
 
 
 def _embedding(r: Random, vocabulary: int, d: int, hard: bool) -> nn.Embedding:

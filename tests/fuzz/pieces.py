@@ -72,7 +72,7 @@ class Sum(nn.Module):
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.inner(x)  # type: ignore[no-any-return]
+        return x + self.inner(x)
 
 
 class Lambda(nn.Module):
@@ -135,7 +135,7 @@ class Twice(nn.Module):
         self.first, self.layer, self.act = nn.Linear(d, m), nn.Linear(m, m), act
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(self.act(self.layer(self.first(x))))  # type: ignore[no-any-return]
+        return self.layer(self.act(self.layer(self.first(x))))
 
 
 @piece()
@@ -182,12 +182,12 @@ class Reused(nn.Module):
         if self.how == "linear":
             return F.linear(z, self.layer.weight, self.layer.bias)
         if self.how == "matmul":
-            return z + h @ self.layer.weight  # type: ignore[no-any-return]
+            return z + h @ self.layer.weight
         if self.how == "penalty":
             return z + 0.3 * self.layer.weight.square().sum()
         if self.how == "bias":
             return z + self.layer.bias.square()
-        return z * self.layer.weight.norm()  # type: ignore[no-any-return]
+        return z * self.layer.weight.norm()
 
 
 @piece()
@@ -204,9 +204,9 @@ def penalty_in_forward(r: Random, d: int, m: int) -> nn.Module:
 def pruned(r: Random, d: int, m: int) -> nn.Module:
     layer = nn.Linear(d, m)
     if r.random() < 0.5:
-        prune.l1_unstructured(layer, "weight", amount=0.4)  # type: ignore[no-untyped-call]
+        prune.l1_unstructured(layer, "weight", amount=0.4)
     else:
-        prune.ln_structured(layer, "weight", amount=0.5, n=2, dim=r.choice([0, 1]))  # type: ignore[no-untyped-call]
+        prune.ln_structured(layer, "weight", amount=0.5, n=2, dim=r.choice([0, 1]))
     return nn.Sequential(layer, activation(r))
 
 
@@ -463,8 +463,8 @@ class Checkpointed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.plain:
-            return self.inner(x)  # type: ignore[no-any-return]
-        return checkpoint(self.inner, x, use_reentrant=self.reentrant)  # type: ignore[no-any-return]
+            return self.inner(x)
+        return checkpoint(self.inner, x, use_reentrant=self.reentrant)
 
 
 @piece()
@@ -486,7 +486,7 @@ class Autocast(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return self.inner(x).to(x.dtype)  # type: ignore[no-any-return]
+            return self.inner(x).to(x.dtype)
 
 
 @piece()
@@ -548,7 +548,7 @@ class Gated(nn.Module):
         self.value, self.gate = nn.Linear(d, m), nn.Linear(d, m)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.value(x) * torch.sigmoid(self.gate(x))  # type: ignore[no-any-return]
+        return self.value(x) * torch.sigmoid(self.gate(x))
 
 
 @piece()
@@ -589,7 +589,7 @@ class _Bilinear(nn.Module):
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, x)  # type: ignore[no-any-return]
+        return self.layer(x, x)
 
 
 class Parallel(nn.Module):
@@ -600,7 +600,7 @@ class Parallel(nn.Module):
         self.parts = nn.ModuleDict({"[ab]": nn.Linear(d, m), "a": nn.Linear(d, m, bias=False), "?": nn.Linear(d, m)})
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.parts["[ab]"](x)) * self.parts["a"](x) + torch.sigmoid(self.parts["?"](x))  # type: ignore[no-any-return]
+        return torch.tanh(self.parts["[ab]"](x)) * self.parts["a"](x) + torch.sigmoid(self.parts["?"](x))
 
 
 @piece()
