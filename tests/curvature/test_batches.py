@@ -282,3 +282,27 @@ def test_dependence_on_other_rows_or_their_number_is_seen(make: Callable[[], nn.
     problem = hs.Problem.of(make(), "cross_entropy", (draw(30, 3), torch.arange(30) % 2))
     assert not problem.divisible
     assert not problem.joinable
+
+
+def test_a_batch_of_the_users_own_is_never_cut() -> None:
+    model, x, y = network(), draw(1300, 3), torch.arange(1300) % 2
+    assert len(hs.Problem.of(model, "cross_entropy", [(x, y)]).batch_values) == 1
+
+
+def test_time_first_batches_with_as_many_times_as_examples() -> None:
+    class Summary(nn.Module):
+        """(time, examples, features) to (examples, classes)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x.tanh().mean(0))
+
+    model, x, y = Summary(), draw(5, 5, 3), torch.arange(5) % 2
+    problem = hs.Problem.of(model, nn.CrossEntropyLoss(), [(x, y)])
+    assert not problem.divisible
+    assert problem.loss_value() == pytest.approx(float(F.cross_entropy(model(x), y).detach()), rel=1e-12)
+    with pytest.raises(InputError, match=r"data=\[\(inputs, targets\)\]"):
+        hs.Problem.of(model, nn.CrossEntropyLoss(), (draw(4, 5, 3), y))

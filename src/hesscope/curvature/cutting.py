@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 
-def cut_in_batches(problem: Problem, batch_size: int) -> Problem:
-    """One batch of more examples than that, in several where they do not see each other; otherwise as it is."""
+def cut_in_batches(problem: Problem, data: Any, batch_size: int) -> Problem:
+    """Tensors of more examples than that, in batches where they do not see each other; all else as it is."""
     batch: Any = next(iter(problem.batches), None)
-    large = problem.batches.single and is_example_tuple(batch) and len(batch[0]) > batch_size
+    large = is_example_tuple(data, may_be_empty=True) and len(data[0]) > batch_size
     anywhere = any_process(large, problem.device) if problem.distributed else large
     if not (anywhere and problem.divisible and large):
         return problem

@@ -113,7 +113,7 @@ def is_example_tuple(data: Any, may_be_empty: bool = False) -> bool:
             refuse(
                 "inputs and targets must have as many examples",
                 f"{[tuple(t.shape) for t in data]}",
-                "Make the first dimensions equal.",
+                "Make the first dimensions equal; or pass data=[(inputs, targets)], one batch that is never cut.",
             )
         if sizes == {0} and not may_be_empty:
             refuse("data must hold at least one example", "0 examples", "Check how the tensors were made.")

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..arguments import as_float, shown
-from ..errors import refuse
+from ..errors import DerivativeError, HesscopeError, refuse
 from .data import map_tensors
 from .default_forward import DefaultForward, Forward
 from .determinism import eval_mode
+from .engines.memory import is_out_of_memory
 from .functional_call import call_at
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
@@ -186,4 +187,11 @@ def gradient_of(
         slope = terms.differentiable_output_gradient() if create_graph and through_loss else terms.output_gradient()
     if not output.requires_grad:
         return (None,) * len(wrt)
-    return torch.autograd.grad(output, wrt, slope, create_graph=create_graph, allow_unused=True)
+    try:
+        return torch.autograd.grad(output, wrt, slope, create_graph=create_graph, allow_unused=True)
+    except RuntimeError as error:
+        if is_out_of_memory(error) or isinstance(error, HesscopeError):
+            raise
+        raise DerivativeError(
+            f"the loss must have a gradient; got {error} Look for operations in place, or without a derivative."
+        ) from error

@@ -122,8 +122,6 @@ def _graph_of(problem: Problem, batch: Any) -> tuple[Tensor, dict[str, Tensor]] 
     leaves = problem.leaves()
     try:
         terms = problem.evaluate(batch, leaves)
-    except HesscopeError:
-        raise
     except Exception:
         return None  # too few examples to run, or too many for the memory
     output = terms.total if isinstance(terms, ScalarLoss) else terms.f

@@ -66,12 +66,21 @@ def are_independent(evaluate: Evaluate, groups: Sequence[Any], rng: Rng) -> bool
         order = torch.randperm(size, generator=rng.torch())
         pieces = [take(group, order[a:b]) for a, b in _uneven(size)]
         try:
-            whole, parts = evaluate(take(group, order)), [evaluate(piece) for piece in pieces]
+            whole, parts = _Sum(evaluate(take(group, order))), [_Sum(evaluate(piece)) for piece in pieces]
         except Exception:
-            return False  # a model that cannot run parts of a batch
+            return False  # a model or a loss that cannot run parts of a batch
         if not _adds_up(whole, parts):
             return False
     return tested
+
+
+class _Sum:
+    """What one evaluation gives: the sum over its examples, their count and, where they come apart, the outputs."""
+
+    def __init__(self, terms: OutputLoss | ScalarLoss) -> None:
+        self.value, self.count = value_of(terms), terms.count
+        self.outputs = None if isinstance(terms, ScalarLoss) else terms.f.detach()
+        self.dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
 
 
 def _uneven(size: int) -> list[tuple[int, int]]:
@@ -80,25 +89,23 @@ def _uneven(size: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b in ((0, first), (first, second), (second, size)) if b > a]
 
 
-def _adds_up(whole: OutputLoss | ScalarLoss, parts: Sequence[OutputLoss | ScalarLoss]) -> bool:
-    values, value = [value_of(part) for part in parts], value_of(whole)
-    counts = sum(part.count for part in parts)
-    digits = rounding_of(_dtype_of(whole))
-    counted = abs(counts - whole.count) <= 1e-6 * abs(whole.count)
-    size = sum(abs(v) for v in values) + abs(value)
-    summed = abs(sum(values) - value) <= digits * size
-    if isinstance(whole, ScalarLoss):
-        if counted and not summed and whole.count > 0:
-            mean = sum(part.count * v for part, v in zip(parts, values, strict=True)) / whole.count
-            if abs(mean - value) <= digits * size:
-                refuse(
-                    "loss(model, batch) must return the sum over the batch and what a mean divides by",
-                    "a mean in the place of the sum: for a batch it is the mean of its parts",
-                    "Multiply it by the count, or return reduction='sum'.",
-                )
-        return counted and summed
-    f = [part.f for part in parts if isinstance(part, OutputLoss)]
-    return counted and summed and same_numbers(torch.cat(f), whole.f)
+def _adds_up(whole: _Sum, parts: Sequence[_Sum]) -> bool:
+    digits = rounding_of(whole.dtype)
+    counted = abs(sum(part.count for part in parts) - whole.count) <= 1e-6 * abs(whole.count)
+    size = sum(abs(part.value) for part in parts) + abs(whole.value)
+    summed = abs(sum(part.value for part in parts) - whole.value) <= digits * size
+    if whole.outputs is not None:
+        outputs = [part.outputs for part in parts if part.outputs is not None]
+        return counted and summed and same_numbers(torch.cat(outputs), whole.outputs)
+    if counted and not summed and whole.count > 0:
+        mean = sum(part.count * part.value for part in parts) / whole.count
+        if abs(mean - whole.value) <= digits * size:
+            refuse(
+                "loss(model, batch) must return the sum over the batch and what a mean divides by",
+                "a mean in the place of the sum: for a batch it is the mean of its parts",
+                "Multiply it by the count, or return reduction='sum'.",
+            )
+    return counted and summed
 
 
 def same_numbers(a: Tensor, b: Tensor) -> bool:
@@ -109,7 +116,3 @@ def same_numbers(a: Tensor, b: Tensor) -> bool:
         return True
     size = float(b.detach().abs().max())
     return float((a.detach() - b.detach()).abs().max()) <= rounding_of(b.dtype) * size
-
-
-def _dtype_of(terms: OutputLoss | ScalarLoss) -> torch.dtype:
-    return terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype

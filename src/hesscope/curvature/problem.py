@@ -114,7 +114,7 @@ class Problem:
         problem = Problem(evaluation, batches, space, selected, fixed, memory=memory, distributed=distributed)
         if distributed:
             refuse_different_models(state, device)
-        problem = cut_in_batches(problem, size)
+        problem = cut_in_batches(problem, data, size)
         problem._first_value = look_at_first_batch(problem, model)
         if distributed:
             agree_on_loss(problem._evaluation)

@@ -33,6 +33,7 @@ class Reduction:
         shape = outputs.shape
         examples = shape[0] if outputs.ndim else 1
         f = outputs.reshape(examples, -1)
+        loss = in_type_of(outputs, loss)
         summed = _summed(loss) if self.kind == "counted" else loss
 
         def total(z: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ def _of_number(loss: Function, z: Tensor, t: Any, claimed: str | None, named: st
     is_sum = _adds_up(values, digits)
     is_mean = _adds_up([v * n for v, n in zip(values, sizes, strict=True)], digits)
     if (is_sum and is_mean) or not all(map(_finite, values)):  # zero, or nothing that counts: this batch says nothing
-        return _unproven(claimed), False
+        return Reduction("counted", True) if _summed(loss) is not None else _unproven(claimed), False
     if is_sum:
         if named == "mean":
             refuse("a loss named a mean must be one", "a sum: over a batch it is the sum over its parts", _NAMED)
@@ -159,12 +160,16 @@ def _summed(loss: Function) -> Any:
 def _count(loss: Function, outputs: Tensor, targets: Any) -> float:
     """What the mean divides by: its ratio to the sum, which no output changes."""
     wide, z, t = _in_float64(loss, outputs, targets)
-    for scale in (1.0, 0.7, 1.3):
-        total, mean = _number(_summed(wide)(z * scale, t)), _number(wide(z * scale, t))
+    here = _number(wide(z, t))
+    for scale in (1.0, 0.7, 1.3, 0.0, -1.0):  # a loss may be zero here, and not there
+        try:
+            total, mean = _number(_summed(wide)(z * scale, t)), _number(wide(z * scale, t))
+        except Exception:
+            continue  # outside the domain of the loss
         if total and mean and _finite(mean):
             count = total / mean
             return float(round(count)) if abs(count - round(count)) < 1e-6 * count else count
-    return 0.0
+    return float(len(z)) if _finite(here) else 0.0
 
 
 def _number(value: Tensor) -> float:
@@ -173,6 +178,15 @@ def _number(value: Tensor) -> float:
 
 def _finite(value: float) -> bool:
     return abs(value) < float("inf")
+
+
+def in_type_of(outputs: Tensor, loss: Function) -> Function:
+    """The loss with its weights in the type of the outputs, as of a problem that was cast."""
+    if not isinstance(loss, nn.Module) or any(True for _ in loss.parameters()):
+        return loss
+    if all(b.dtype == outputs.dtype for b in loss.buffers() if b.is_floating_point()):
+        return loss
+    return copy.deepcopy(loss).to(outputs.dtype)
 
 
 def _in_float64(loss: Function, z: Tensor, t: Any) -> tuple[Function, Tensor, Any]:
