@@ -140,7 +140,7 @@ def test_one_nan_is_refused(reduction: str) -> None:
     problem = hs.Problem.of(network(), loss, [(x[:10], torch.arange(10) % 2), (x[10:], torch.arange(10) % 2)])
     with pytest.raises(InputError, match="loss must be finite; got nan on batch 1"):
         hs.Hessian(problem).dense()
-    with pytest.raises(InputError, match="loss must be finite"):
+    with pytest.raises(InputError, match="parameters must be finite"):
         problem.at({"0.weight": torch.full((4, 3), torch.nan)}).gradient()
 
 
