@@ -28,29 +28,33 @@ _FUNCTIONS: dict[str, Callable[..., Any] | None] = {
     "solve": solve,
 }
 _PROBE = 64
+_OWN_VECTORS = 4  # sums of gradients, a product and its pieces
 KEPT, REBUILT = 1.6, 3.0  # cost of a product in gradients, with the graph kept and without
 
 
 def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPlan:
-    """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from a gradient on a few examples."""
+    """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from a gradient on a few examples.
+
+    `bytes` is what the run adds at its peak: graphs that are kept, a graph that is rebuilt, vectors; the data and the
+    model are there before.
+    """
     need_problem(problem)
     _check(task, settings)
     products, vectors, note = _needs(problem, task, settings)
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
-    examples = sum(examples_in(batch) or 1 for batch in batches)
-    few = first_examples(batches[0], _PROBE)
-    per_example = _gradient_seconds(problem, few) / (examples_in(few) or 1)
-    graph = int(GradientGraphs(problem).bytes_per_example(batches[0]) * examples)
-    free = max(0, problem.memory_budget.limit - problem.memory_budget.used)
-    kept = 1.0 if graph <= free else free / graph
-    gradient = per_example * examples
-    cost = KEPT * kept + REBUILT * (1 - kept)
-    item = torch.finfo(problem.dtype).bits // 8
-    basis = vectors * problem.space.size * item
+    counts = [examples_in(batch) or 1 for batch in batches]
+    few = first_examples(batches[0], _PROBE) if problem.divisible else batches[0]
+    gradient = _gradient_seconds(problem, few) / (examples_in(few) or 1) * sum(counts)
+    engine = GradientGraphs(problem)
+    graphs = engine.forecast(counts)
+    cost = KEPT * graphs.share + REBUILT * (1 - graphs.share)
+    vector = problem.space.size * (torch.finfo(problem.dtype).bits // 8)
+    basis = vectors * vector
+    total = graphs.kept + graphs.working + basis + _OWN_VECTORS * vector
     if not problem.batches.held:
         note += " The data is streamed, so times are per first batch."
     return CostPlan(
-        task, products, products * cost * gradient, min(graph, free) + basis, graph, basis, gradient, kept, note.strip()
+        task, products, products * cost * gradient, total, graphs.total, basis, gradient, graphs.share, note.strip()
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -175,6 +176,16 @@ def halves(batch: Any) -> list[Any] | None:
         return None
     middle = size // 2
     return [map_tensors(batch, lambda t: t[:middle]), map_tensors(batch, lambda t: t[middle:])]
+
+
+def in_batches_of(batch: Any, most: int | None) -> list[Any]:
+    """A batch in nearly equal parts of at most `most` examples; as it is where it has no more, or for None."""
+    size = examples_in(batch)
+    if size is None or most is None or size <= most:
+        return [batch]
+    parts = -(-size // most)
+    bounds = [round(i * size / parts) for i in range(parts + 1)]
+    return [map_tensors(batch, partial(Tensor.narrow, dim=0, start=a, length=b - a)) for a, b in pairwise(bounds)]
 
 
 def take(batch: Any, index: Tensor) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
+from ..memory import free_bytes
 from ..operators import LinearOperator
 
 
@@ -16,13 +15,3 @@ def vectors_that_fit(op: LinearOperator) -> int:
     # Processes that share vectors must agree on how many they keep.
     total = op.layout.sum(torch.tensor([own, 1.0], dtype=torch.float64, device=op.device))
     return int(total[0] // total[1])
-
-
-def free_bytes(device: torch.device) -> int:
-    """Free memory of a device; 4 GiB where the system does not say."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return 4 << 30

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.engines.memory import free_bytes
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
+from ..memory import free_bytes
 from ..operators import LinearOperator
 from .source import Matrix, source_of
 from .tiles import Stream

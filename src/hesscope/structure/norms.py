@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.engines.memory import free_bytes
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..linalg.estimate import root_stderr
+from ..memory import free_bytes
 from ..operators import LinearOperator
 from ..partition import Kind, Partition
 from ..results.blocks import BlockNorms

@@ -1,126 +1,34 @@
-"""Never pay twice for the primal pass: gradient graphs that are kept and reused under the memory budget."""
+"""Hessian products by double backward: one backward pass through the graph of the gradient."""
 
 from __future__ import annotations
 
-import warnings
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import DerivativeError
 from ...space import ParameterSpace
-from ..data import examples_in, first_examples, halves, in_larger_batches
+from ..evaluation import gradient_of, value_of
 from ..faulty_modules import find_faulty_modules
 from ..problem import Problem
 from .backward import pull_back
-from .memory import counting_saved_bytes, is_out_of_memory
+from .kept import KeptGraphs, copy_strips, in_turn
 
-_T = TypeVar("_T")
-_PROBE_EXAMPLES = 32
-_JOINED_BYTES = 500_000_000
 _COLUMNS = 16  # vectors at a time in a batched product
-_ROOM = 16  # vectors at a time in the buffer that makes them contiguous: a cache line of float32
-_STRIP = 4096  # rows of a block that stay in the cache while they are transposed
 
 
-class KeptGraphs:
-    """Common to all engines: a prefix of the batches has its graph kept, the others are rebuilt for every block."""
+@dataclass
+class TracedGradient:
+    """The gradient of a batch's sum, connected to the parameters."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.leaves = problem.leaves()
-        self.kept_batches = 0
-        self.kept_bytes = 0
-        self.everything_kept = False
-        self._built = False
-
-    def build(self) -> None:
-        """Keep as many graphs as the budget allows; called by the first product."""
-        if self._built:
-            return
-        self._built = True
-        taken = 0
-        per_example = self.bytes_per_example(next(iter(self.problem.batches)))
-        # Small batches waste time on reading and writing gradients: join them, where examples do not see each other.
-        most = int(_JOINED_BYTES / max(per_example, 1.0)) if self.problem.joinable else 0
-        self.everything_kept = True
-        for batch, count in in_larger_batches(self.problem.batches, most):
-            size = int(per_example * (examples_in(batch) or 1))
-            if not self.problem.memory_budget.reserve(size):
-                self.everything_kept = False
-                break
-            taken += size
-            for piece in in_pieces(batch, self.keep):
-                del piece
-            self.kept_batches += count
-        self.kept_bytes = taken
-        weakref.finalize(self, self.problem.memory_budget.release, taken)
-
-    def bytes_per_example(self, batch: Any) -> float:
-        """What autograd saves for one example, measured on a few and without the parameters themselves."""
-        few = first_examples(batch, _PROBE_EXAMPLES)
-        own = {t.untyped_storage().data_ptr() for t in self.leaves.values()}
-        pieces: Iterator[int] = in_pieces(few, lambda piece: self._saved_bytes(piece, own))
-        return sum(pieces) / (examples_in(few) or 1)
-
-    def _saved_bytes(self, batch: Any, without: set[int]) -> int:
-        with counting_saved_bytes(without) as count:
-            graph = self.trace(batch)
-            total = count()
-        del graph
-        return total
-
-    def rebuilt(self) -> Iterator[Any]:
-        """The batches beyond the kept ones."""
-        return islice(iter(self.problem.batches), self.kept_batches, None)
-
-    def trace(self, batch: Any) -> Any:
-        """The graph of one batch."""
-        raise AssertionError("engines define trace")
-
-    def keep(self, batch: Any) -> None:
-        """Trace one batch and hold on to its graph."""
-        raise AssertionError("engines define keep")
+    value: float
+    gradients: tuple[Tensor | None, ...]
 
 
-def in_pieces(batch: Any, work: Callable[[Any], _T]) -> Iterator[_T]:
-    """Do `work` on a batch; where memory runs out, on its halves instead, and say so."""
-    try:
-        yield work(batch)
-        return
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        parts = halves(batch)
-        if parts is None:
-            raise
-        size = examples_in(batch) or 0
-    warnings.warn(f"out of memory with {size} examples at a time; going on with halves of {size // 2}", stacklevel=3)
-    for part in parts:
-        yield from in_pieces(part, work)
-
-
-def in_turn(block: Tensor) -> Iterator[Tensor]:
-    """The rows of `(k, n)`, each contiguous and good until the next: through a small buffer, as fresh pages are slow."""
-    if block.shape[0] == 1 or block.stride(1) == 1:
-        yield from block
-        return
-    room = torch.empty(min(_ROOM, block.shape[0]), block.shape[1], dtype=block.dtype, device=block.device)
-    for few in torch.split(block, _ROOM):
-        yield from _copy_strips(few, room[: len(few)])
-
-
-def _copy_strips(block: Tensor, room: Tensor) -> Tensor:
-    for start in range(0, block.shape[1], _STRIP):
-        room[:, start : start + _STRIP] = block[:, start : start + _STRIP]
-    return room
-
-
-class GradientGraphs(KeptGraphs):
+class GradientGraphs(KeptGraphs[TracedGradient]):
     """Σ_batches ∇ℓ as a graph: one backward through it is a Hessian product (double backward).
 
     With `through_loss=False` the slope of the loss in the outputs is a constant, and the products are those of the
@@ -133,19 +41,20 @@ class GradientGraphs(KeptGraphs):
         self.sums: list[Tensor | None] = [None] * len(self.leaves)
         self.together: bool | None = None  # whether torch takes many vectors through this graph at once
 
-    def trace(self, batch: Any) -> tuple[Tensor | None, ...]:
-        return self.problem.batch_gradient(batch, self.leaves, create_graph=True, through_loss=self.through_loss)
+    def trace(self, batch: Any) -> TracedGradient:
+        terms = self.problem.evaluate(batch, self.leaves)
+        gradients = gradient_of(terms, self.leaves, create_graph=True, through_loss=self.through_loss)
+        return TracedGradient(value_of(terms), gradients)
 
-    def keep(self, batch: Any) -> None:
-        gradients = self.trace(batch)
-        self.sums = [_plus(total, g) for total, g in zip(self.sums, gradients, strict=True)]
+    def hold(self, graph: TracedGradient) -> None:
+        self.sums = [_plus(total, g) for total, g in zip(self.sums, graph.gradients, strict=True)]
 
     def products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         """Σ_batches H[rows, columns] Vᵀ for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
         try:
             return self._products(columns, rows, block)
         except DerivativeError as error:
-            named = "; ".join(find_faulty_modules(self.problem.subset(_PROBE_EXAMPLES))) or "no single module found"
+            named = "; ".join(find_faulty_modules(self.problem.probe)) or "no single module found"
             raise DerivativeError(
                 f"every operation must have a second derivative; these have none or a wrong one: {named}. "
                 "Replace the module by one of plain operations, or leave its parameters out with params=."
@@ -158,14 +67,13 @@ class GradientGraphs(KeptGraphs):
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         if self.kept_batches:
             self._pull(self.sums, columns, rows, block, out, keep=True)
-        for batch in self.rebuilt():
-            for gradients in in_pieces(batch, self.trace):
-                self._pull(gradients, columns, rows, block, out, keep=False)
+        for graph in self.rebuilt():
+            self._pull(graph.gradients, columns, rows, block, out, keep=False)
         return out
 
     def _pull_in_place(self, space: ParameterSpace, block: Tensor) -> Tensor:
         """Each vector gives its place to its product, so that a block costs one pass over fresh memory."""
-        out = _copy_strips(block, torch.empty(block.shape, dtype=block.dtype, device=block.device))
+        out = copy_strips(block, torch.empty(block.shape, dtype=block.dtype, device=block.device))
         live, sources = self._live(self.sums, space)
         if not live:
             return out.zero_()

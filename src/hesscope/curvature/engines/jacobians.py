@@ -13,7 +13,7 @@ from ...space import ParameterSpace
 from ..losses.base import OutputLoss
 from ..problem import Problem
 from .backward import pull_back
-from .graphs import KeptGraphs, in_pieces, in_turn
+from .kept import KeptGraphs, in_turn
 
 # Row-wise linear maps between J and Jᵀ, for example the loss's curvature; given the rows and their global index.
 Middle = Callable[[OutputLoss, Tensor, int], Tensor]
@@ -23,13 +23,14 @@ Middle = Callable[[OutputLoss, Tensor, int], Tensor]
 class _Linearised:
     """One batch: outputs f(θ), and u ↦ Jᵀu as a graph in u, whose own backward is v ↦ J v."""
 
+    value: float
     rows: OutputLoss
     first_row: int
     u: Tensor
     pullback: tuple[Tensor | None, ...]
 
 
-class JacobianGraphs(KeptGraphs):
+class JacobianGraphs(KeptGraphs[_Linearised]):
     """J of all rows, batch by batch. `J v` costs about as much as a forward pass, `Jᵀ u` as a backward pass."""
 
     def __init__(self, problem: Problem) -> None:
@@ -45,12 +46,11 @@ class JacobianGraphs(KeptGraphs):
         pullback: tuple[Tensor | None, ...] = (None,) * len(wrt)
         if rows.f.requires_grad:
             pullback = torch.autograd.grad(rows.f, wrt, u, create_graph=True, allow_unused=True)
-        return _Linearised(rows, self._next_row, u, pullback)
+        return _Linearised(float(rows.value), rows, self._next_row, u, pullback)
 
-    def keep(self, batch: Any) -> None:
-        traced = self.trace(batch)
-        self._kept.append(traced)
-        self._next_row += len(traced.rows.f)
+    def hold(self, graph: _Linearised) -> None:
+        self._kept.append(graph)
+        self._next_row += len(graph.rows.f)
 
     def _groups(self) -> Iterator[list[_Linearised]]:
         """The kept batches as one group (one autograd call for all), then every other batch alone."""
@@ -58,10 +58,9 @@ class JacobianGraphs(KeptGraphs):
         if self._kept:
             yield self._kept
         kept_rows = self._next_row
-        for batch in self.rebuilt():
-            for traced in in_pieces(batch, self.trace):
-                yield [traced]
-                self._next_row += len(traced.rows.f)
+        for graph in self.rebuilt():
+            yield [graph]
+            self._next_row += len(graph.rows.f)
         self._next_row = kept_rows
 
     def sandwich(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor, middle: Middle) -> Tensor:

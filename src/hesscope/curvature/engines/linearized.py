@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from math import inf
 from weakref import WeakKeyDictionary
 
 import torch
@@ -15,7 +16,9 @@ from ...rng import Rng
 from ...space import ParameterSpace
 from ..problem import Problem, ScalarLoss
 from .backward import hessian_product, random_direction
-from .graphs import GradientGraphs, in_turn
+from .graphs import GradientGraphs
+from .kept import in_turn
+from .memory import is_out_of_memory
 
 _ROUNDING = 10  # in float32 6e-5 of a product's length, in float64 2e-11
 _SECONDS_PER_NODE, _SECONDS = 0.25, 5.0  # of tracing, measured on networks of 27 to 221 nodes
@@ -54,8 +57,10 @@ class LinearizedGradient:
             right = self._is_right()
         except HesscopeError:
             raise
-        except Exception:  # operations without a forward derivative raise whatever they like
-            right = False
+        except Exception as error:  # operations without a forward derivative raise whatever they like
+            if is_out_of_memory(error):
+                raise
+            self.error, right = inf, False
         if not right:
             self._product, self.fallback = None, GradientGraphs(self.problem)
 

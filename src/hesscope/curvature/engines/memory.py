@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from ...arguments import as_float, shown
 from ...errors import refuse
+from ...memory import free_bytes
 
 FRACTION = 0.5
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -33,23 +33,6 @@ def parse_bytes(memory: float | str | None, device: torch.device) -> int:
     return int(amount * free_bytes(device)) if amount <= 1 else int(amount)
 
 
-def free_bytes(device: torch.device) -> int:
-    """What is free on the device now."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return 4 * 10**9
-
-
 class MemoryBudget:
     """What the operators of one problem have kept, against one limit."""
 
@@ -65,6 +48,10 @@ class MemoryBudget:
 
     def release(self, size: int) -> None:
         self.used -= size
+
+    @property
+    def free(self) -> int:
+        return max(0, self.limit - self.used)
 
 
 @contextmanager

@@ -1,0 +1,227 @@
+"""Never pay twice for the primal pass: graphs that are kept and reused, under the memory budget of the problem."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...errors import refuse
+from ..data import examples_in, first_examples, halves, in_batches_of, in_larger_batches
+from ..problem import Problem
+from .memory import counting_saved_bytes, is_out_of_memory
+
+_FEW, _MORE = 8, 32  # examples on which graphs are measured
+_JOINED_BYTES = 500_000_000  # of a graph of joined batches
+_PARTS = 8  # joined batches take at most this part of the budget, so that it can be filled
+_TRANSIENT = 1.5  # of a graph is alive beside it in a backward pass (measured: 1 to 2; convolutions unfold)
+_ROOM = 16  # vectors at a time in the buffer that makes them contiguous: a cache line of float32
+_STRIP = 4096  # rows of a block that stay in the cache while they are transposed
+
+
+class Traced(Protocol):
+    """The graph of a batch, with the value of its loss."""
+
+    value: float
+
+
+_Graph = TypeVar("_Graph", bound=Traced)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class GraphSize:
+    """Bytes that autograd saves for a batch: some for every graph, some for every example."""
+
+    fixed: float
+    per_example: float
+
+    def of(self, examples: int) -> int:
+        return int(self.fixed + self.per_example * examples)
+
+    def examples_in(self, size: float) -> int:
+        """How many examples make a graph of this size."""
+        return max(1, int((size - self.fixed) / max(self.per_example, 1.0)))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Bytes of all graphs, of those that will be kept (a share of the examples) and of what a product adds."""
+
+    total: int
+    kept: int
+    working: int
+    share: float
+
+
+class KeptGraphs(ABC, Generic[_Graph]):
+    """Common to all engines: a prefix of the batches has its graph kept, the others are rebuilt for every block.
+
+    Every evaluation compares the batch's loss with the one that was recorded when the problem was first evaluated.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.leaves = problem.leaves()
+        self.kept_batches = 0
+        self.kept_bytes = 0
+        self.everything_kept = False
+        self._built = False
+
+    @abstractmethod
+    def trace(self, batch: Any) -> _Graph:
+        """The graph of one batch."""
+
+    @abstractmethod
+    def hold(self, graph: _Graph) -> None:
+        """Keep a graph for all products to come."""
+
+    def build(self) -> None:
+        """Keep as many graphs as the budget allows; called by the first product."""
+        if self._built:
+            return
+        self._built = self.everything_kept = True
+        for batch, count in in_larger_batches(self.problem.batches, self.joined_examples):
+            size = self.size.of(examples_in(batch) or 1)
+            if not self.problem.memory_budget.reserve(size):
+                self.everything_kept = False
+                break
+            self.kept_bytes += size
+            value = 0.0
+            for graph in in_pieces(self.problem, batch, self.trace):
+                self.hold(graph)
+                value += graph.value
+            self.problem.confirm(self.kept_batches, value, count)
+            self.kept_batches += count
+        weakref.finalize(self, self.problem.memory_budget.release, self.kept_bytes)
+
+    def rebuilt(self) -> Iterator[_Graph]:
+        """The graphs of the batches beyond the kept ones, one after the other, of pieces that fit beside the kept."""
+        most = self.working_examples
+        for index, batch in enumerate(islice(iter(self.problem.batches), self.kept_batches, None), self.kept_batches):
+            value = 0.0
+            for part in in_batches_of(batch, most):
+                for graph in in_pieces(self.problem, part, self.trace):
+                    value += graph.value
+                    yield graph
+            self.problem.confirm(index, value)
+
+    def forecast(self, counts: Sequence[int]) -> Forecast:
+        """What `build` and a product will take for batches of so many examples, if they are of one form."""
+        joined, free = _joined_counts(counts, self.joined_examples), self.problem.memory_budget.free
+        total = sum(self.size.of(count) for count in joined)
+        kept = examples = 0
+        for count in joined:
+            if kept + self.size.of(count) > free:
+                break
+            kept, examples = kept + self.size.of(count), examples + count
+        most = self.working_examples
+        alone = [min(count, most or count) for count in counts]
+        working = _TRANSIENT * max((self.size.of(n) for n in joined[:1]), default=0)
+        if examples < sum(counts):
+            working = (1 + _TRANSIENT) * self.size.of(max(alone))
+        return Forecast(total, kept, int(working), examples / max(1, sum(counts)))
+
+    @property
+    def size(self) -> GraphSize:
+        """What a graph takes, measured once on a few examples."""
+        if self._size is None:
+            batch = next(iter(self.problem.batches), None)
+            self._size = GraphSize(0.0, 0.0) if batch is None else self._measured(batch)
+        return self._size
+
+    _size: GraphSize | None = None
+
+    @property
+    def joined_examples(self) -> int:
+        """Small batches waste time on reading and writing gradients: so many examples are run as one batch, where they
+        do not see each other."""
+        if not self.problem.joinable:
+            return 0
+        return self.size.examples_in(min(_JOINED_BYTES, self.problem.memory_budget.free / _PARTS))
+
+    @property
+    def working_examples(self) -> int | None:
+        """How many examples of a batch are rebuilt at a time; None for all, as where they see each other."""
+        if not self.problem.divisible:
+            return None
+        return self.size.examples_in(max(_JOINED_BYTES / 5, min(_JOINED_BYTES, self.problem.memory_budget.limit / 2)))
+
+    def _measured(self, batch: Any) -> GraphSize:
+        size = examples_in(batch) or 1
+        if not self.problem.divisible or size < 2:
+            return GraphSize(0.0, self._saved_bytes(batch) / size)
+        few, more = min(_FEW, size // 2), min(_MORE, size)
+        small, large = (self._saved_bytes(first_examples(batch, count)) for count in (few, more))
+        per_example = max(0.0, (large - small) / (more - few))
+        return GraphSize(max(0.0, small - few * per_example), per_example)
+
+    def _saved_bytes(self, batch: Any) -> float:
+        """What autograd saves, without the parameters themselves."""
+        own = {t.untyped_storage().data_ptr() for t in self.leaves.values()}
+
+        def saved(piece: Any) -> int:
+            with counting_saved_bytes(own) as count:
+                graph = self.trace(piece)
+                total = count()
+            del graph
+            return total
+
+        return float(sum(in_pieces(self.problem, batch, saved)))
+
+
+def _joined_counts(counts: Sequence[int], most: int) -> list[int]:
+    joined: list[int] = []
+    for count in counts:
+        if joined and joined[-1] + count <= most:
+            joined[-1] += count
+        else:
+            joined.append(count)
+    return joined
+
+
+def in_pieces(problem: Problem, batch: Any, work: Callable[[Any], _T]) -> Iterator[_T]:
+    """Do `work` on a batch; where memory runs out, on its halves instead, and say so."""
+    try:
+        yield work(batch)
+        return
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        size = examples_in(batch) or 0
+        parts = halves(batch) if problem.divisible else None
+        if parts is None:
+            if size < 2:
+                raise
+            refuse(
+                "a batch whose examples see each other must fit in memory",
+                f"{size} examples, for which memory ran out",
+                "Pass smaller batches, as you train on them.",
+            )
+    warnings.warn(f"out of memory with {size} examples at a time; going on with halves of {size // 2}", stacklevel=3)
+    for part in parts:
+        yield from in_pieces(problem, part, work)
+
+
+def in_turn(block: Tensor) -> Iterator[Tensor]:
+    """The rows of `(k, n)`, each contiguous and good until the next: through a small buffer, as fresh pages are slow."""
+    if block.shape[0] == 1 or block.stride(1) == 1:
+        yield from block
+        return
+    room = torch.empty(min(_ROOM, block.shape[0]), block.shape[1], dtype=block.dtype, device=block.device)
+    for few in torch.split(block, _ROOM):
+        yield from copy_strips(few, room[: len(few)])
+
+
+def copy_strips(block: Tensor, room: Tensor) -> Tensor:
+    """A copy of a block into `room`, in strips that stay in the cache while they are transposed."""
+    for start in range(0, block.shape[1], _STRIP):
+        room[:, start : start + _STRIP] = block[:, start : start + _STRIP]
+    return room

@@ -1,0 +1,122 @@
+"""What hs.plan says against what a process really takes, and who may cut batches when memory is short."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hesscope as hs
+from hesscope.curvature.engines.memory import parse_bytes
+from hesscope.errors import HesscopeError
+from hesscope.linalg.memory import vectors_that_fit
+from hesscope.memory import free_bytes
+
+RUN = """
+import gc, json, sys, torch
+from torch import nn
+import hesscope as hs
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+kind, memory = sys.argv[1:]
+if kind == "mlp":
+    model = nn.Sequential(nn.Linear(256, 512), nn.Tanh(), nn.Linear(512, 512), nn.Tanh(), nn.Linear(512, 10))
+    x = torch.randn(16384, 256)
+else:
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.GELU(), nn.Conv2d(16, 16, 3, padding=1), nn.GELU(),
+                          nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 10))
+    x = torch.randn(2048, 3, 16, 16)
+y, step = torch.arange(len(x)) % 10, len(x) // 16
+batches = [(x[i : i + step], y[i : i + step]) for i in range(0, len(x), step)]
+problem = hs.Problem.of(model, "cross_entropy", batches, memory=memory)
+
+def status(key):
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(key))
+
+plan = hs.plan(problem, "eigenpairs", k=1)
+hs.Hessian(problem.subset(16)) @ torch.ones(problem.space.size)
+gc.collect()
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+H = hs.Hessian(problem)
+pairs = hs.eigenpairs(H, k=1, tol=0.1)
+kept = H._engine.kept_batches / len(batches)
+print(json.dumps({"plan": plan.bytes, "share": plan.kept, "kept": kept, "peak": status("VmHWM") - before}))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to measure")
+@pytest.mark.parametrize(("kind", "memory"), [("mlp", "150MB"), ("cnn", "150MB"), ("cnn", "2GB")])
+def test_the_plan_is_what_a_process_takes(kind: str, memory: str) -> None:
+    done = subprocess.run([sys.executable, "-c", RUN, kind, memory], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert abs(found["share"] - found["kept"]) <= 1 / 16
+    assert found["share"] > 0.3
+    assert found["peak"] <= 1.5 * found["plan"]
+    assert found["plan"] <= 1.5 * found["peak"]
+
+
+def test_one_answer_to_what_is_free() -> None:
+    op = hs.Dense(torch.eye(1000))
+    free = free_bytes()
+    assert parse_bytes(0.5, torch.device("cpu")) == pytest.approx(free / 2, rel=0.3)
+    assert vectors_that_fit(op) == pytest.approx(free / 4 / 4000, rel=0.3)
+
+
+def greedy(most: int) -> type[nn.Module]:
+    class Greedy(nn.Module):
+        """Refuses more than so many examples where gradients are recorded, as a device with little memory would."""
+
+        def __init__(self, centred: bool) -> None:
+            super().__init__()
+            self.linear, self.centred = nn.Linear(3, 2), centred
+
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) > most and self.linear.weight.requires_grad:
+                raise torch.OutOfMemoryError("pretended")
+            out: Tensor = self.linear(x)
+            return out - out.mean(0) if self.centred else out
+
+    return Greedy
+
+
+def test_batches_whose_examples_see_each_other_are_not_halved() -> None:
+    torch.manual_seed(0)
+    data = (torch.randn(24, 3), torch.arange(24) % 2)
+    problem = hs.Problem.of(greedy(20)(True), "cross_entropy", data)
+    with pytest.raises(HesscopeError, match="see each other"):
+        hs.Hessian(problem, unchecked=True) @ torch.ones(problem.space.size)
+
+
+def test_a_loss_that_changes_in_a_later_batch_is_refused() -> None:
+    class Drifts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.calls = nn.Linear(3, 2), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return self.linear(x) * (1 + 0.1 * (self.calls if len(x) == 5 else 0))
+
+    torch.manual_seed(0)
+    batches = [(torch.randn(n, 3), torch.arange(n) % 2) for n in (8, 8, 5)]
+    problem = hs.Problem.of(Drifts(), "cross_entropy", batches)
+    with pytest.raises(HesscopeError, match="fixed function"):
+        hs.Hessian(problem, unchecked=True) @ torch.ones(problem.space.size)
+
+
+@pytest.mark.parametrize("memory", [0, "20kB", None])
+def test_products_do_not_depend_on_memory(memory: float | str | None) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    batches = [(torch.randn(n, 3).double(), torch.arange(n) % 2) for n in (16, 5, 16)]
+    whole = hs.Hessian(hs.Problem.of(model, "cross_entropy", batches, memory="1GB"))
+    other = hs.Hessian(hs.Problem.of(model, "cross_entropy", batches, memory=memory))
+    v = torch.randn(whole.shape[1], 2).double()
+    assert torch.allclose(whole @ v, other @ v, rtol=1e-12, atol=1e-14)
