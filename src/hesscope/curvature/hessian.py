@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import Layout, LinearOperator
-from ..operators.content import digest
 from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
+from .content import content_of
 from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
@@ -65,11 +65,8 @@ class CurvatureOperator(LinearOperator):
 
     @property
     def fingerprint(self) -> str:
-        """What a resumed run must have in common with the killed one: parameters to the bit, data by its loss."""
-        # Nine digits: sums over threads may differ in the last ones.
-        values = [f"{number:.9g}" for number in (*self.problem.totals, self.problem.scale)]
-        weights = digest(*self.problem.parameters.values())
-        return repr((type(self).__name__, self.rows.names, self.columns.names, weights, values))
+        """The problem to the bit, the kind of matrix, and the parameters of its rows and columns."""
+        return repr((type(self).__qualname__, self.rows.names, self.columns.names, content_of(self.problem)))
 
     def block(self, rows: str | list[str], columns: str | list[str] | None = None) -> CurvatureOperator:
         """The block of the parameters that `rows` (and `columns`) select: its products cost less than the whole's."""

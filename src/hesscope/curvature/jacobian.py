@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import LinearOperator
+from .content import content_of
 from .derivative_proof import prove_jacobian
 from .engines.jacobians import JacobianGraphs
 from .given_problem import need_problem
@@ -45,6 +46,10 @@ class Jacobian(LinearOperator):
     def verdict(self) -> str:
         """What is known of these products, for the record of results."""
         return f"{'UNCHECKED as asked for; ' if self.unchecked else ''}{prove_jacobian(self.problem)}"
+
+    @property
+    def fingerprint(self) -> str:
+        return repr(("Jacobian", content_of(self.problem)))
 
     def _apply(self, block: Tensor) -> Tensor:
         with self._proven():
