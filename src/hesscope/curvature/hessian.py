@@ -56,6 +56,10 @@ class CurvatureOperator(LinearOperator):
         return ShardedLayout.here(self.columns.size) if self.problem.distributed else Layout(self.columns.size)
 
     @property
+    def row_layout(self) -> Layout:
+        return ShardedLayout.here(self.rows.size) if self.problem.distributed else Layout(self.rows.size)
+
+    @property
     def verified(self) -> str:
         """What is known of these products, for the record of results: by hs.check, or by the proof of the first one."""
         if self.problem.verdict is not None:

@@ -48,6 +48,10 @@ class Sum(LinearOperator):
         return self.parts[0].layout
 
     @property
+    def row_layout(self) -> Layout:
+        return self.parts[0].row_layout
+
+    @property
     def preferred_block(self) -> int:
         return max(part.preferred_block for part in self.parts)
 

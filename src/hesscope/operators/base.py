@@ -86,6 +86,11 @@ class LinearOperator(ABC):
         return Layout(self.shape[1])
 
     @property
+    def row_layout(self) -> Layout:
+        """How products are stored: as vectors are, unless rows and columns differ in number."""
+        return self.layout if self.shape[0] == self.shape[1] else Layout(self.shape[0])
+
+    @property
     def preferred_block(self) -> int:
         """How many columns at a time this operator likes; 1 where a block costs as much as its columns."""
         return 1
@@ -120,10 +125,16 @@ class LinearOperator(ABC):
         out = torch.empty(rows, columns, dtype=self.dtype, device=self.device)
         for start in range(0, columns, chunk):
             stop = min(start + chunk, columns)
-            eye = torch.zeros(columns, stop - start, dtype=self.dtype, device=self.device)
-            eye[torch.arange(start, stop), torch.arange(stop - start)] = 1
-            out[:, start:stop] = self.apply(eye)
+            out[:, start:stop] = self.unit_products(start, stop)
         return out
+
+    def unit_products(self, start: int, stop: int) -> Tensor:
+        """Columns `start` to `stop` of the matrix, whole in every process that shares its vectors."""
+        layout = self.layout
+        here = torch.arange(max(start, layout.local.start), max(start, min(stop, layout.local.stop)))
+        units = torch.zeros(layout.local_size, stop - start, dtype=self.dtype, device=self.device)
+        units[here - layout.local.start, here - start] = 1
+        return self.row_layout.gather(self.apply(units))
 
     def to_scipy(self) -> ScipyOperator:
         """The same operator for SciPy's solvers."""

@@ -58,6 +58,10 @@ class Counted(LinearOperator):
         return self.inner.layout
 
     @property
+    def row_layout(self) -> Layout:
+        return self.inner.row_layout
+
+    @property
     def preferred_block(self) -> int:
         return self.inner.preferred_block
 

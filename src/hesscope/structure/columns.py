@@ -56,10 +56,7 @@ def _unit_products(operator: LinearOperator, width: int) -> Iterator[tuple[int, 
     """Products with unit vectors, `width` at a time: (first, columns)."""
     size = operator.shape[1]
     for first in range(0, size, width):
-        count = min(width, size - first)
-        eye = torch.zeros(size, count, dtype=operator.dtype, device=operator.device)
-        eye[torch.arange(first, first + count), torch.arange(count)] = 1
-        columns = operator.apply(eye)
+        columns = operator.unit_products(first, min(first + width, size))
         if not bool(torch.isfinite(columns).all()):
             refuse(
                 f"products of {operator!r} must be finite",
@@ -81,7 +78,8 @@ def choose_fastest(operator: Hessian) -> int:
     Batching halves the time of small networks and loses on large ones, so each way is timed once on a few columns.
     """
     engine = operator._engine
-    assert isinstance(engine, GradientGraphs)
+    if operator.problem.distributed or not isinstance(engine, GradientGraphs):
+        return 16  # processes that share the work must ask for the same
     n = operator.shape[1]
     best, choice = float("inf"), ("kept", 16)
     for method, width in (("kept", 2), *(("batched", width) for width in _WIDTHS if width <= n)):
