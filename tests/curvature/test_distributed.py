@@ -1,71 +1,131 @@
-"""Two gloo processes, each with its part of the data and of every vector, against one process."""
+"""Two and three gloo processes, each with its part of the data and of every vector, against one process."""
 
 from __future__ import annotations
 
 import os
 import socket
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
+from torch.multiprocessing.spawn import spawn
 
 import hesscope as hs
+from hesscope.errors import HesscopeError
 
 
-def make_problem(part: slice, distributed: bool) -> hs.Problem:
+def make_problem(part: slice, distributed: bool, seed: int = 0) -> hs.Problem:
+    """Cross-entropy of 50 examples, of which the last ten have ignored labels."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 5)).double()
-    x, y = torch.randn(50, 6).double(), torch.randint(0, 5, (50,))
+    x, y = torch.randn(50, 4).double(), torch.randint(0, 3, (50,))
+    y[40:] = -100
     return hs.Problem.of(model, "cross_entropy", (x[part], y[part]), distributed=distributed)
 
 
-def analyse(problem: hs.Problem) -> dict[str, np.ndarray]:
+def products(problem: hs.Problem) -> dict[str, Any]:
     H, G = hs.Hessian(problem), hs.GaussNewton(problem)
     v = H.layout.draw(hs.Rng(3), 1, "normal", H.dtype, H.device)
-    pairs = hs.eigenpairs(H, k=4, tol=1e-8)
-    density = hs.spectral_density(H, probes=2, steps=20, tol=0)
+    pairs = hs.eigenpairs(H, k=3, tol=1e-8)
     return {
-        "loss": np.array(problem.loss_value()),
-        "hessian": H.layout.gather(H @ v).numpy(),
-        "gauss_newton": G.layout.gather(G @ v).numpy(),
-        "values": np.asarray(pairs.values),
-        "vectors": H.layout.gather(pairs.vectors).abs().numpy(),
-        "nodes": density.nodes,
-        "trace": np.array(float(hs.trace(H, tol=0.01).value)),
+        "loss": problem.loss_value(),
+        "gradient": problem.gradient(),
+        "hessian": H.layout.gather(H @ v),
+        "gauss_newton": G.layout.gather(G @ v),
+        "values": pairs.values,
+        "vectors": H.layout.gather(torch.as_tensor(pairs.vectors)).abs(),
+        "dense": hs.dense_hessian(problem),
+        "sum": (H + G).dense(),
+        "rectangle": H.block("0.*", "2.*").dense(),
+        "block_norms": hs.block_norms(problem).norms,
+        "solution": H.layout.gather(torch.as_tensor(hs.solve(H + 1.0, v[:, 0], tol=1e-10).x)[:, None]),
+        "check": float(hs.check(problem).passed),
     }
 
 
-def worker(rank: int, port: int, folder: str) -> None:
+def estimates(problem: hs.Problem) -> dict[str, Any]:
+    found = hs.trace(hs.Hessian(problem), tol=0.02)
+    return {"trace": float(found.value), "trace error": float(found.stderr)}
+
+
+def analysis(problem: hs.Problem) -> dict[str, Any]:
+    found = hs.analyze(problem, hs.AnalyzeConfig(k=3, smallest=1, probes=2, steps=10, decouple=1))
+    return {"largest": found.largest.values, "loss": found.loss, "blocks": found.blocks[0].norms}
+
+
+def worker(rank: int, port: int, cuts: list[int], folder: str, work: Callable[..., None]) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    try:
-        problem = make_problem(slice(0, 17) if rank == 0 else slice(17, 50), distributed=True)
-        found = analyse(problem)
-        H = hs.Hessian(problem)
-        assert H.layout.local_size == (123 if rank == 0 else 122)  # no process holds a whole Krylov vector
-        np.savez(Path(folder) / f"{rank}.npz", **found)
-    finally:
+    dist.init_process_group("gloo", rank=rank, world_size=len(cuts) - 1, timeout=timedelta(seconds=120))
+    work(rank, slice(cuts[rank], cuts[rank + 1]), Path(folder))
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
-@pytest.mark.slow
-def test_two_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
+def save(found: dict[str, Any], path: Path) -> None:
+    np.savez(path, **{name: np.asarray(value) for name, value in found.items()})
+
+
+def start(cuts: list[int], folder: Path, work: Callable[..., None]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    mp.spawn(  # type: ignore[attr-defined]
-        worker, args=(port, str(tmp_path)), nprocs=2
-    )
-    single = analyse(make_problem(slice(0, 50), distributed=False))
-    for rank in range(2):
-        with np.load(tmp_path / f"{rank}.npz", allow_pickle=False) as found:
-            for name, value in single.items():
-                if name == "trace":
-                    assert float(found[name]) == pytest.approx(float(value), rel=0.05)
-                    continue
-                assert np.allclose(found[name], value, rtol=1e-7, atol=1e-9), name
+    spawn(worker, args=(port, cuts, str(folder), work), nprocs=len(cuts) - 1)
+
+
+def uneven_shares(rank: int, part: slice, folder: Path) -> None:
+    problem = make_problem(part, distributed=True)
+    assert hs.Hessian(problem).layout.local_size == (34 if rank == 0 else 33)  # no process holds a whole vector
+    save({**products(problem), **analysis(problem), **estimates(problem)}, folder / f"{rank}.npz")
+
+
+def an_empty_share(rank: int, part: slice, folder: Path) -> None:
+    problem = make_problem(part, distributed=True)
+    save({**products(problem), **estimates(problem)}, folder / f"{rank}.npz")
+    with pytest.raises(HesscopeError, match="examples in every process"):
+        hs.analyze(problem)
+    with pytest.raises(HesscopeError, match="same model"):
+        make_problem(part, distributed=True, seed=rank)
+    dist.barrier()
+    if rank == 2:
+        os._exit(0)  # dies without a word
+    began = time.monotonic()
+    time.sleep(1)
+    with pytest.raises(HesscopeError, match="every process must take part"):
+        problem.gradient()
+    (folder / f"ended-{rank}").write_text(f"{time.monotonic() - began}")
+    os._exit(0)  # the group cannot be left in order any more
+
+
+def compare(folder: Path, world: int, with_analysis: bool) -> None:
+    single = make_problem(slice(0, 50), distributed=False)
+    truth = {**products(single), **(analysis(single) if with_analysis else {})}
+    exact = float(hs.Hessian(single).dense().trace())
+    for rank in range(world):
+        with np.load(folder / f"{rank}.npz", allow_pickle=False) as found:
+            for name, value in truth.items():
+                assert np.allclose(found[name], np.asarray(value), rtol=1e-6, atol=1e-8), name
+            assert abs(float(found["trace"]) - exact) <= 4 * float(found["trace error"]) + 1e-9
+
+
+@pytest.mark.slow
+def test_two_processes_with_uneven_shares(tmp_path: Path) -> None:
+    """Ignored labels are all in the second process."""
+    start([0, 17, 50], tmp_path, uneven_shares)
+    compare(tmp_path, 2, with_analysis=True)
+
+
+@pytest.mark.slow
+def test_three_processes_one_without_data_and_one_that_dies(tmp_path: Path) -> None:
+    start([0, 31, 31, 50], tmp_path, an_empty_share)
+    compare(tmp_path, 3, with_analysis=False)
+    for rank in (0, 1):
+        assert float((tmp_path / f"ended-{rank}").read_text()) < 60

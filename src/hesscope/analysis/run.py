@@ -15,6 +15,7 @@ from .._version import __version__
 from ..curvature import GaussNewton, Hessian, Problem
 from ..curvature.data import first_examples
 from ..curvature.losses.parsing import SeparableLoss
+from ..curvature.processes import any_process
 from ..curvature.self_check import check
 from ..errors import refuse
 from ..results.analysis import Analysis
@@ -56,6 +57,8 @@ def analyze(
 def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str, source: str) -> Analysis:
     """All stages of one analysis, in order."""
     started, problem, config = time.perf_counter(), run.problem, run.config
+    if problem.distributed and any_process(next(iter(problem.batches), None) is None, problem.device):
+        refuse("an analysis needs examples in every process", "a process without any", "Share the data more evenly.")
     gradient = problem.gradient()  # first, because its pass also finds the unused parameters that the check asks for
     verdict = check(problem) if config.check else None
     if verdict is not None and not verdict.passed:

@@ -43,10 +43,8 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     products, vectors, note = _needs(problem, task, settings)
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
     counts = [examples_in(batch) or 1 for batch in batches]
-    few = first_examples(batches[0], _PROBE) if problem.divisible else batches[0]
-    gradient = _gradient_seconds(problem, few) / (examples_in(few) or 1) * sum(counts)
-    engine = GradientGraphs(problem)
-    graphs = engine.forecast(counts)
+    gradient = _gradient_seconds(problem, batches[0]) * sum(counts) if batches else 0.0
+    graphs = GradientGraphs(problem).forecast(counts)
     cost = KEPT * graphs.share + REBUILT * (1 - graphs.share)
     vector = problem.space.size * (torch.finfo(problem.dtype).bits // 8)
     basis = vectors * vector
@@ -95,10 +93,12 @@ def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, 
 
 
 def _gradient_seconds(problem: Problem, batch: Any) -> float:
+    """Of one example, on a few of them."""
+    few = first_examples(batch, _PROBE) if problem.divisible else batch
     leaves = problem.leaves()
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        problem.batch_gradient(batch, leaves, create_graph=False)
+        problem.batch_gradient(few, leaves, create_graph=False)
         times.append(time.perf_counter() - start)
-    return min(times)
+    return min(times) / (examples_in(few) or 1)

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..errors import HesscopeError
 from ..operators import Layout
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Work that every process takes part in: where another one has ended, this one ends too, and says why."""
+    try:
+        yield
+    except HesscopeError:
+        raise
+    except RuntimeError as error:
+        raise HesscopeError(
+            f"every process must take part; another one has ended or does not answer ({str(error).splitlines()[0]}). "
+            "Look at what it printed, and start all of them again."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -37,7 +54,8 @@ class ShardedLayout(Layout):
 
     def sum(self, x: Tensor) -> Tensor:
         x = x.contiguous()
-        dist.all_reduce(x)
+        with together():
+            dist.all_reduce(x)
         return x
 
     def gather(self, a: Tensor) -> Tensor:
@@ -45,5 +63,6 @@ class ShardedLayout(Layout):
         padded = torch.zeros(self._part, a.shape[1], dtype=a.dtype, device=a.device)
         padded[: a.shape[0]] = a
         parts = [torch.empty_like(padded) for _ in range(self.world)]
-        dist.all_gather(parts, padded)
+        with together():
+            dist.all_gather(parts, padded)
         return torch.cat(parts)[: self.size]

@@ -19,6 +19,7 @@ from .cutting import cut_in_batches, refuse_own_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, first_examples, to_device
 from .default_forward import Forward
 from .determinism import refuse_random_modules
+from .distributed import together
 from .engines.memory import MemoryBudget, parse_bytes
 from .evaluation import EVALUATION_LOCK, Evaluation, Loss, gradient_of, value_of
 from .evaluation import ScalarLoss as ScalarLoss
@@ -317,7 +318,8 @@ class Problem:
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""
         if self.distributed:
-            torch.distributed.all_reduce(x)
+            with together():
+                torch.distributed.all_reduce(x)
         return x
 
     def cast(self, dtype: torch.dtype) -> Problem:

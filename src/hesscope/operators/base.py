@@ -131,7 +131,8 @@ class LinearOperator(ABC):
     def unit_products(self, start: int, stop: int) -> Tensor:
         """Columns `start` to `stop` of the matrix, whole in every process that shares its vectors."""
         layout = self.layout
-        here = torch.arange(max(start, layout.local.start), max(start, min(stop, layout.local.stop)))
+        first = min(max(start, layout.local.start), stop)
+        here = torch.arange(first, max(first, min(stop, layout.local.stop)))
         units = torch.zeros(layout.local_size, stop - start, dtype=self.dtype, device=self.device)
         units[here - layout.local.start, here - start] = 1
         return self.row_layout.gather(self.apply(units))

@@ -127,7 +127,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
         working = _TRANSIENT * max((self.size.of(n) for n in joined[:1]), default=0)
         if examples < sum(counts):
             working = (1 + _TRANSIENT) * self.size.of(max(alone))
-        return Forecast(total, kept, int(working), examples / max(1, sum(counts)))
+        return Forecast(total, kept, int(working), examples / sum(counts) if counts else 1.0)
 
     @property
     def size(self) -> GraphSize:
