@@ -22,12 +22,14 @@ from hesscope.report.summary import what_next
 from hesscope.results.claims import Claim, Outcome
 from report.samples import FAILED, HOSTILE, sample
 
+BLOCKS = ("blocks-layer", "blocks-neuron")
+
 
 def test_page_holds_everything_and_stays_under_eight_megabytes(tmp_path: Path) -> None:
     page = write_report(sample(), tmp_path / "report.html")
     text = page.read_text()
     assert page.stat().st_size < 8_000_000
-    for anchor in ("summary", "spectrum", "blocks", "decoupling", "course", "claims", "evidence", "provenance"):
+    for anchor in ("summary", "spectrum", "blocks", "decoupling", "history", "claims", "evidence", "provenance"):
         assert f'id="{anchor}-section"' in text
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
     assert not re.search(r"(src|href)=[\"'](https?:)?//", own)
@@ -94,7 +96,9 @@ def test_every_number_says_how_it_was_found() -> None:
     assert rows["tr G"].error == "exact"
     assert rows["λ_max"].error == "residual 9.0e-04"
     checked = replace(one.trace, check=str(one.verdict))
-    assert {row.name: row.check for row in evidence_of(replace(one, trace=checked))}["tr H"] == "self-check passed"
+    assert {row.name: row.check for row in evidence_of(replace(one, trace=checked))}[
+        "tr H"
+    ] == "self-check\N{NO-BREAK SPACE}passed"
 
 
 def test_a_trace_that_cannot_be_confirmed_is_left_open(tmp_path: Path) -> None:
@@ -124,7 +128,7 @@ def test_analysis_survives_a_file(tmp_path: Path) -> None:
 
 def test_figures_come_in_three_formats(tmp_path: Path) -> None:
     figures = analysis_figures(sample())
-    assert set(figures) == {"spectrum", "counts", "blocks-layer", "blocks-neuron", "decoupling", "course"}
+    assert set(figures) == {"spectrum", "spectrum-linear", "counts", *BLOCKS, "decoupling", "history"}
     written = save_figures({"spectrum": figures["spectrum"]}, tmp_path)
     assert [path.suffix[1:] for path in written] == list(FORMATS)
     assert written[0].read_bytes()[:4] == b"\x89PNG"

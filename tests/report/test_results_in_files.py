@@ -59,6 +59,17 @@ def test_estimated_norms_are_not_added_up(problem: hs.Problem) -> None:
         sampled.by_layer()
 
 
+def test_norms_carry_what_was_verified(problem: hs.Problem) -> None:
+    before = hs.block_norms(problem, "layer")
+    assert before.check not in ("", "unchecked")
+    assert before.method == "layer structure"
+    again = hs.Problem.of(problem.model, "cross_entropy", next(iter(problem.batches)))
+    verdict = hs.check(again)
+    assert hs.block_norms(again, "layer").check == str(verdict)
+    sampled = hs.block_norms(problem, "neuron", method="stochastic", probes=2)
+    assert "2 random probes" in sampled.method
+
+
 def test_norms_that_are_not_finite_have_no_share() -> None:
     norms = np.array([[np.nan, 1.0], [1.0, 1.0]])
     found = BlockNorms(norms, np.zeros((2, 2)), ("a", "b"), ("a", "b"), np.ones(2), "hessian", True, 0)

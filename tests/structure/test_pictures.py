@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from hesscope.plots.blocks import course_figure, draw_heat, heat_figure, layer_bars, norms_figure
+from hesscope.plots.blocks import draw_heat, heat_figure, history_figure, layer_bars, norms_figure
 from hesscope.plots.style import new_figure
 from hesscope.structure import block_norms, heat_map, structure_history
 from structure.networks import mlp, problem
@@ -51,7 +51,7 @@ def test_course_shows_every_score_there_is(widths: tuple[int, ...]) -> None:
     p = problem(mlp(*widths), "cross_entropy")
     later = {name: 2 * value for name, value in p.parameters.items()}
     course = structure_history(p, [(0, p.parameters), (10, later)])
-    left, right, loss = course_figure(course).axes
+    left, right, loss = history_figure(course).axes
     for line, values in zip(left.get_lines(), course.ratios.values(), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), values)
     assert len(right.get_lines()) == len(widths) - 1

@@ -1,28 +1,29 @@
-"""The figures of an analysis, for papers: the same pictures as in the report."""
+"""The pictures of an analysis, and the same for papers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .block_map import block_map_figure
-from .course import course_figure
-from .layers import decoupling_figure
-from .spectrum import counts_figure, spectrum_figure
-from .views import spectra
+from ..results.analysis import Analysis
+from .layers import blocks_picture, history_picture, kronecker_picture
+from .picture import Picture
+from .spectrum import spectrum_picture
 
 
-def analysis_figures(analysis: Any) -> dict[str, Any]:
-    """Name -> matplotlib Figure for everything the analysis holds."""
-    guess = analysis.prediction
-    theory = None if guess is None else guess.measure()
-    found = {
-        "spectrum": spectrum_figure(spectra(analysis), analysis.largest.values, theory),
-        "counts": counts_figure(spectra(analysis), analysis.size, analysis.largest.values),
-    }
-    for blocks in analysis.blocks:
-        found[f"blocks-{blocks.partition}"] = block_map_figure(blocks)
-    if analysis.kronecker:
-        found["decoupling"] = decoupling_figure(analysis.kronecker[:4])
-    if analysis.history is not None:
-        found["course"] = course_figure(analysis.history)
+def pictures_of(a: Analysis) -> list[Picture]:
+    """A picture for everything the analysis holds."""
+    found = [spectrum_picture(a)]
+    if a.blocks:
+        found.append(blocks_picture(a.blocks))
+    if a.kronecker:
+        found.append(kronecker_picture(a.kronecker))
+    if a.history is not None:
+        found.append(history_picture(a.history))
     return found
+
+
+def analysis_figures(a: Analysis) -> dict[str, Any]:
+    """File name -> matplotlib Figure for everything the analysis holds."""
+    from .static import figures_of
+
+    return {file: figure for picture in pictures_of(a) for file, figure in figures_of(picture).items()}

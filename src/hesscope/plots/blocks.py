@@ -1,4 +1,4 @@
-"""Pictures of block structure: |H| itself, norms of its blocks, ratios by layer, and their course along training."""
+"""Pictures of block structure: |H| itself, norms of its blocks, ratios by layer, and both along training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .block_map import layer_spans, log_norms
+from .picture import layer_spans, log_sizes
 from .style import ACCENT, CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
 
 
@@ -49,7 +49,7 @@ def draw_norms(axis: Any, norms: Any, layers: tuple[str, ...], title: str = "", 
             scale = np.sqrt(norms[a:b, a:b].max() * norms[c:d, c:d].max()) or 1.0
             shown[a:b, c:d] = norms[a:b, c:d] / scale
     axis.grid(False)
-    drawn = axis.imshow(log_norms(shown), cmap=SEQUENTIAL, vmin=-decades, vmax=0, interpolation="nearest")
+    drawn = axis.imshow(log_sizes(shown), cmap=SEQUENTIAL, vmin=-decades, vmax=0, interpolation="nearest")
     for _, start, _ in spans[1:]:
         axis.axhline(start - 0.5, color="white", linewidth=0.8)
         axis.axvline(start - 0.5, color="white", linewidth=0.8)
@@ -94,19 +94,21 @@ def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str
     axis.legend(fontsize=8)
 
 
-def course_figure(course: Any, title: str = "") -> Any:
+def history_figure(history: Any, title: str = "") -> Any:
     """Ratios of each layer, the share of ‖H‖² in diagonal blocks, the stripes of H_wv and the loss over training steps."""
     figure, (left, right) = new_figure(1, 2, width=4.6, height=3.4)
-    for (layer, values), ink in zip(course.ratios.items(), CYCLE, strict=False):
-        left.plot(course.steps, values, "o-", color=ink, label=f"layer {layer}")
+    for (layer, values), ink in zip(history.ratios.items(), CYCLE, strict=False):
+        left.plot(history.steps, values, "o-", color=ink, label=f"layer {layer}")
     left.set(xlabel="training step", ylabel="off-diagonal / diagonal norm", title=title, ylim=(0, None))
     left.legend(fontsize=8)
-    right.plot(course.steps, course.diagonal_share, "o-", color=MEASURED, label="share of ‖H‖² in diagonal blocks")
-    if np.isfinite(course.circulant).any():
-        right.plot(course.steps, course.circulant, "^-", color=ACCENT, label="circulant score of H_wv")
-    right.set(xlabel="training step", ylabel="share or score", ylim=(min(0.0, np.nanmin([0, *course.circulant])), 1.02))
+    right.plot(history.steps, history.diagonal_share, "o-", color=MEASURED, label="share of ‖H‖² in diagonal blocks")
+    if np.isfinite(history.circulant).any():
+        right.plot(history.steps, history.circulant, "^-", color=ACCENT, label="circulant score of H_wv")
+    right.set(
+        xlabel="training step", ylabel="share or score", ylim=(min(0.0, np.nanmin([0, *history.circulant])), 1.02)
+    )
     loss = right.twinx()
-    loss.plot(course.steps, course.loss, "s--", color=THEORY, label="loss")
+    loss.plot(history.steps, history.loss, "s--", color=THEORY, label="loss")
     loss.set_ylabel("loss", color=THEORY)
     loss.grid(False)
     handles = [*right.get_lines(), *loss.get_lines()]

@@ -1,32 +1,79 @@
-"""How Kronecker each layer is."""
+"""Pictures of layers: norms of their blocks, how Kronecker they are, and both along training."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from .style import ACCENT, MEASURED, MUTED, THEORY, new_figure
+from ..results.blocks import BlockNorms
+from ..results.history import TrainingHistory
+from ..results.kronecker import KroneckerComparison
+from .picture import Axis, Bars, Curve, Heat, Panel, Picture, layer_spans, span_ticks
 
 
-def decoupling_figure(layers: Any) -> Any:
-    """Per layer: true eigenvalues against those of E[M] ⊗ E[xxᵀ], and the overlap of their top-j spaces."""
-    figure, axes = new_figure(2, len(layers), width=3.6, height=2.7, squeeze=False)
-    for column, layer in enumerate(layers):
-        upper, lower = axes[0, column], axes[1, column]
-        count = min(layer.eigenvalues.size, layer.approximate_eigenvalues.size)
-        rank = np.arange(1, count + 1)
-        upper.semilogy(rank, layer.eigenvalues[:count], "o-", color=MEASURED, markersize=3, label="exact")
-        upper.semilogy(
-            rank, layer.approximate_eigenvalues[:count], "s--", color=THEORY, markersize=3, label="Kronecker"
-        )
-        upper.set_title(f"{layer.layer}: error {layer.frobenius_error:.0%} (Frobenius)", fontsize=10)
-        upper.set_xlabel("rank")
-        lower.plot(np.arange(1, layer.overlap.size + 1), layer.overlap, "o-", color=ACCENT, markersize=3)
-        lower.axhline(0.9, color=MUTED, linewidth=0.8, linestyle=":")
-        lower.set_ylim(0.0, 1.05)
-        lower.set_xlabel("dimension j of the top space")
-    axes[0, 0].set_ylabel("eigenvalue")
-    axes[1, 0].set_ylabel("overlap")
-    axes[0, 0].legend(frameon=False, fontsize=9)
-    return figure
+def blocks_picture(maps: Sequence[BlockNorms]) -> Picture:
+    """One heat map per partition, finest first."""
+    ordered = sorted(maps, key=lambda norms: -len(norms.names))
+    return Picture("blocks", "Block map", tuple(norms_panel(norms) for norms in ordered), 620)
+
+
+def norms_panel(norms: BlockNorms) -> Panel:
+    """‖H_IJ‖ on a logarithmic colour scale, one cell per pair of blocks, layers outlined."""
+    spans, count = layer_spans(norms.layers), len(norms.names)
+    axis = Axis(f"block (by {norms.partition})", ticks=span_ticks(spans), low=-0.5, high=count - 0.5)
+    heat = Heat(norms.names, norms.norms, spans)
+    return Panel(f"By {norms.partition} ({count})", f"blocks-{norms.partition}", (heat,), axis, axis)
+
+
+def kronecker_picture(layers: Sequence[KroneckerComparison]) -> Picture:
+    """Errors per layer, overlap of the top spaces, and eigenvalues true and approximate."""
+    names = tuple(layer.layer for layer in layers)
+    errors = (
+        Bars("Frobenius error", names, np.array([layer.frobenius_error for layer in layers]), "measured"),
+        Bars("spectral error", names, np.array([layer.spectral_error for layer in layers]), "accent"),
+    )
+    overlaps, values = [], []
+    for number, layer in enumerate(layers):
+        ink = f"cycle{number % 6}"
+        rank = np.arange(1.0, layer.overlap.size + 1)
+        hover = "top {x}: overlap {y:.3f}"
+        overlaps.append(Curve(layer.layer, rank, layer.overlap, ink, marker="dot", hover=hover))
+        for kind, series in (("exact", layer.eigenvalues), ("Kronecker", layer.approximate_eigenvalues)):
+            positive = np.where(series > 0, series, np.nan)
+            line = "solid" if kind == "exact" else "dashed"
+            name, rank = f"{layer.layer}, {kind}", np.arange(1.0, series.size + 1)
+            values.append(Curve(name, rank, positive, ink, line, "dot", "λ_{x} = {y:.4g}"))  # type: ignore[arg-type]
+    error_axis = Axis("relative error of the Kronecker form", low=0.0, percent=True)
+    overlap_axis = Axis("overlap with the exact eigenspace", low=0.0, high=1.03)
+    panels = (
+        Panel("Error", "decoupling", errors, Axis(), error_axis),
+        Panel(
+            "Overlap",
+            "decoupling",
+            tuple(overlaps),
+            Axis("dimension j of the top eigenspace", counts=True),
+            overlap_axis,
+        ),
+        Panel("Eigenvalues", "decoupling", tuple(values), Axis("rank", counts=True), Axis("eigenvalue", "log")),
+    )
+    return Picture("decoupling", "Kronecker structure per layer", panels)
+
+
+def history_picture(history: TrainingHistory) -> Picture:
+    """One panel per number along training."""
+    parts = (
+        ("Sharpness", history.sharpness, "sharpness λ_max"),
+        ("Trace", history.trace, "trace of H"),
+        ("Loss", history.loss, "loss"),
+        ("Between layers", 1 - history.diagonal_share, "share of ‖H‖² between layers"),
+    )
+    places = np.arange(float(len(history.labels)))
+    x = Axis("training step", ticks=tuple(zip(places.tolist(), history.labels, strict=True)))
+    panels = []
+    for label, series, title in parts:
+        if series.size and np.isfinite(series).any():
+            hover = "step {text}: {y:.4g}"
+            line = Curve(title, places, series, "measured", marker="dot", hover=hover, texts=history.labels)
+            panels.append(Panel(label, "history", (line,), x, Axis(title, low=min(0.0, float(np.nanmin(series))))))
+    return Picture("history", "Along training", tuple(panels), 380)

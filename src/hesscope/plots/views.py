@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -47,17 +46,17 @@ def signed_log_density(measure: AtomicMeasure, unit: float, width: float = 0.12,
     return Curve(unit * np.sinh(u), pushed.density(u, width))
 
 
-def counts(measure: AtomicMeasure, size: int, sign: int) -> Curve:
-    """How many eigenvalues exceed |λ| on one side of zero: a staircase over |λ|, largest first."""
-    keep = sign * measure.nodes > 0
+def counts(measure: AtomicMeasure, size: int, sign: int, floor: float = 0.0) -> Curve:
+    """How many eigenvalues exceed |λ| > floor on one side of zero: a staircase over |λ|, largest first."""
+    keep = sign * measure.nodes > floor
     values, weights = np.abs(measure.nodes[keep]), measure.weights[keep]
     order = np.argsort(-values)
     return Curve(values[order], size * np.cumsum(weights[order]))
 
 
-def ticks(unit: float, left: float, right: float) -> tuple[list[float], list[str]]:
+def ticks(unit: float, left: float, right: float) -> tuple[tuple[float, str], ...]:
     """Places and labels for a signed-log axis: zero and powers of ten."""
-    places, labels = [0.0], ["0"]
+    found = [(0.0, "0")]
     top = max(abs(left), abs(right))
     low, high = int(np.ceil(np.log10(unit))), int(np.floor(np.log10(top)))
     step = max(1, (high - low + 1) // 5)
@@ -65,9 +64,8 @@ def ticks(unit: float, left: float, right: float) -> tuple[list[float], list[str
         for sign in (-1, 1):
             value = sign * 10.0**power
             if left <= value <= right:
-                places.append(float(np.arcsinh(value / unit)))
-                labels.append(("−" if sign < 0 else "") + _power(power))
-    return places, labels
+                found.append((float(np.arcsinh(value / unit)), ("−" if sign < 0 else "") + _power(power)))
+    return tuple(sorted(found))
 
 
 def _power(power: int) -> str:
@@ -76,11 +74,3 @@ def _power(power: int) -> str:
         if -3 <= power <= 3
         else "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     )
-
-
-def spectra(analysis: Any) -> list[tuple[str, AtomicMeasure]]:
-    """The measured spectra of an analysis with their names."""
-    found = [("Hessian H", analysis.density)]
-    if analysis.gauss_newton_density is not None:
-        found.append(("Gauss-Newton G", analysis.gauss_newton_density))
-    return found

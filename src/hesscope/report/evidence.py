@@ -44,7 +44,7 @@ def _pairs(a: Analysis, name: str, found: Eigenpairs) -> Evidence:
     met = "" if found.converged[0] else ", NOT converged"
     method = f"block Lanczos, {found.products} products"
     return Evidence(
-        name, f"{found.values[0]:.6g}", f"residual {found.residuals[0]:.1e}{met}", method, _said(a, found.check)
+        name, _signed(float(found.values[0])), f"residual {found.residuals[0]:.1e}{met}", method, _said(a, found.check)
     )
 
 
@@ -55,12 +55,17 @@ def _estimate(a: Analysis, name: str, found: Estimate) -> Evidence:
 
 def _density(a: Analysis, name: str, found: SpectralDensity) -> Evidence:
     error = "exact" if found.exact else f"± {found.error:.1g} in W₁, ± {found.sup_error:.1g} in the cdf"
-    method = f"{found.method}, {len(found.probe_nodes)} random vectors, {found.products} products"
+    kind = {"slq": "Lanczos quadrature", "chebyshev": "Chebyshev moments"}.get(found.method, found.method)
+    method = f"{kind}, {len(found.probe_nodes)} random vectors, {found.products} products"
     return Evidence(name, f"mean {found.mean:.4g}", error, method, _said(a, found.check))
+
+
+def _signed(value: float) -> str:
+    return f"{value:.6g}".replace("-", "−", 1) if value < 0 else f"{value:.6g}"
 
 
 def _said(a: Analysis, check: str) -> str:
     """The whole text of the self-check stands once, below the table."""
     if a.verdict is not None and check == str(a.verdict):
-        return "self-check passed" if a.verdict.passed else "self-check FAILED"
+        return "self-check\N{NO-BREAK SPACE}passed" if a.verdict.passed else "self-check FAILED"
     return check

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from html import escape
 from typing import Any
 
-from .figures import InteractiveFigure
+from ..plots.picture import Picture
+from .interactive import specification
 
 
 def data_script(name: str, body: Any) -> str:
@@ -19,11 +19,11 @@ def data_script(name: str, body: Any) -> str:
     return f'<script type="application/json" id="{escape(name)}-data">{text}</script>'
 
 
-def figure(found: InteractiveFigure, read: str, after: str = "") -> str:
+def figure(found: Picture, read: str, after: str = "") -> str:
     """Buttons for the views, the figure, how to read it."""
     buttons = "".join(
         f'<button type="button" data-figure="{found.name}" aria-pressed="false">{escape(view.label)}</button>'
-        for view in found.views
+        for view in found.panels
     )
     keys = "arrow keys pan, plus and minus zoom, 0 shows all"
     return (
@@ -31,7 +31,7 @@ def figure(found: InteractiveFigure, read: str, after: str = "") -> str:
         f'<div class="controls" role="group" aria-label="Views of {escape(found.title)}">{buttons}</div>'
         f'<div class="figure" id="{found.name}" tabindex="0" role="application" '
         f'aria-label="{escape(found.title)}, interactive figure: {keys}"></div>'
-        f"{data_script(found.name, asdict(found))}"
+        f"{data_script(found.name, specification(found))}"
         f'<p class="read"><strong>How to read it.</strong> {escape(read)}</p>{after}</section>'
     )
 

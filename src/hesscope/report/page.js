@@ -2,8 +2,8 @@
   "use strict";
   const root = document.documentElement;
   const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
-  const heat = [[0, "#000004"], [0.13, "#180f3d"], [0.25, "#440f76"], [0.38, "#721f81"], [0.5, "#9e2f7f"],
-    [0.63, "#cd4071"], [0.75, "#f1605d"], [0.87, "#fd9668"], [0.95, "#feca8d"], [1, "#fcfdbf"]];
+  const heat = ["#000004", "#180f3d", "#440f76", "#721f81", "#9e2f7f", "#cd4071", "#f1605d", "#fd9668", "#feca8d", "#fcfdbf"]
+    .map((ink, i) => [i / 9, ink]);
 
   // Specifications name their colours ("@measured"), so that one figure serves both themes.
   const resolve = (value) => {
@@ -35,10 +35,26 @@
     const spec = JSON.parse(document.getElementById(place.id + "-data").textContent);
     return { place, spec, shown: 0, buttons: [...document.querySelectorAll(`[data-figure="${place.id}"]`)] };
   });
+  // What a cell of a heat map says: both names, the norm, and its share of the largest one.
+  const spoken = (trace) => {
+    if (!trace.names) return trace;
+    const largest = Math.max(...trace.customdata.map((row) => Math.max(...row))) || 1;
+    const cell = (a, b, norm) => `${a} × ${b}<br>‖H_ij‖ = ${Number(norm.toPrecision(4))}<br>${(100 * norm / largest).toFixed(2)}% of the largest`;
+    const text = trace.customdata.map((row, i) => row.map((norm, j) => cell(trace.names[i], trace.names[j], norm)));
+    const { names, customdata, ...rest } = trace;
+    return { ...rest, text };
+  };
   const draw = (figure) => {
     const view = figure.spec.views[figure.shown];
     figure.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === figure.shown)));
-    return Plotly.react(figure.place, resolve(view.data), complete(view.layout, figure.spec.height), config);
+    const { square, ...layout } = complete(view.layout, figure.spec.height);
+    // A square map is as wide as it is high, with room for names and the colour bar. Plotly keeps the old shape of
+    // axes that are tied to each other, so such a figure starts afresh.
+    if (square) {
+      layout.width = Math.min(figure.place.clientWidth, figure.spec.height + 170);
+      Plotly.purge(figure.place);
+    }
+    return Plotly.react(figure.place, resolve(view.data).map(spoken), layout, config);
   };
 
   // Arrow keys pan, + and - zoom, 0 and Escape show everything again.

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..plots.analysis import pictures_of
 from ..result import Result
 from ..results.analysis import Analysis
 from ..results.claims import Outcome
 from . import markup
 from .evidence import evidence_of
-from .figures import block_views, course_views, decoupling_views, spectrum_views
 from .summary import summary_lines
 
 SPECTRUM = (
@@ -35,7 +35,7 @@ DECOUPLING = (
     "The Hessian of a layer is compared with E[M] ⊗ E[xxᵀ], a Kronecker product of two small matrices. A small error and an "
     "overlap near 1 mean that methods such as K-FAC or Shampoo see nearly the true curvature of that layer."
 )
-COURSE = (
+HISTORY = (
     "The same numbers at checkpoints along training. Sharpness that rises to 2 / step size and stays there is the edge of "
     "stability; a trace that falls with the loss is the Gauss-Newton part shrinking as predictions become sure."
 )
@@ -59,15 +59,9 @@ def parts_of(name: str, result: Result) -> list[Part]:
 
 def _analysis(a: Analysis) -> list[Part]:
     parts = [Part("summary-section", "Summary", _summary(a))]
-    parts.append(Part("spectrum-section", "Spectrum", markup.figure(spectrum_views(a), SPECTRUM, _eigenvalues(a))))
-    if a.blocks:
-        parts.append(Part("blocks-section", "Blocks", markup.figure(block_views(a.blocks), BLOCKS, _norms(a))))
-    if a.kronecker:
-        made = markup.figure(decoupling_views(a.kronecker), DECOUPLING, _errors(a))
-        parts.append(Part("decoupling-section", "Kronecker", made))
-    if a.history is not None:
-        made = markup.figure(course_views(a.history), COURSE, _course(a))
-        parts.append(Part("course-section", "Training", made))
+    for picture in pictures_of(a):
+        title, read, more = FIGURES[picture.name]
+        parts.append(Part(f"{picture.name}-section", title, markup.figure(picture, read, more(a))))
     if a.claims:
         note = (
             '<p class="read">The first rows check this run; the others hold what papers say of networks against '
@@ -138,7 +132,7 @@ def _errors(a: Analysis) -> str:
     return markup.disclosure("Errors as a table", markup.table(head, rows))
 
 
-def _course(a: Analysis) -> str:
+def _history(a: Analysis) -> str:
     c = a.history
     if c is None:
         return ""
@@ -147,6 +141,15 @@ def _course(a: Analysis) -> str:
     return markup.disclosure(
         "Numbers as a table", markup.table(("Step", "Loss", "λ_max", "Trace", "Between layers"), rows)
     )
+
+
+# Name of a picture -> its title in the navigation, how to read it, the numbers behind it.
+FIGURES = {
+    "spectrum": ("Spectrum", SPECTRUM, _eigenvalues),
+    "blocks": ("Blocks", BLOCKS, _norms),
+    "decoupling": ("Kronecker", DECOUPLING, _errors),
+    "history": ("Training", HISTORY, _history),
+}
 
 
 def _evidence(a: Analysis) -> str:

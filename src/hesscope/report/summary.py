@@ -42,9 +42,10 @@ def _trace(a: Analysis) -> str:
 
 def _negative(a: Analysis) -> str:
     lowest = float(a.smallest.values[0])
+    sign = "−" if lowest < 0 else ""
     return (
         f"{a.negative_mass:.1%} of eigenvalues lie below −{a.noise:.1g} and carry {a.negative_weight:.2%} of the "
-        f"absolute curvature; λ_min = {lowest:.3g}"
+        f"absolute curvature; λ_min = {sign}{abs(lowest):.3g}"
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 
 from ..curvature import Fisher, GaussNewton, Hessian, Problem
 from ..errors import refuse
-from ..linalg.validation import innermost
 from ..operators import LinearOperator
 from ..partition import Kind, Partition, as_partition
 
@@ -38,7 +37,7 @@ class MatrixSource:
 
     def verified(self) -> str:
         """What is known of this matrix, for the record of results."""
-        return str(getattr(innermost(self.products()), "verdict", "unchecked"))
+        return self.products().verified
 
     def partition(self, given: Partition | Kind) -> Partition:
         """A partition of this matrix's rows, checked."""

@@ -23,8 +23,9 @@ class Blocks(Source):
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...plots.block_map import block_map_figure
         from ...plots.export import save_figures
+        from ...plots.layers import norms_panel
+        from ...plots.static import figure_of
         from ...structure import block_norms
 
         problem = self.load().problem
@@ -46,5 +47,5 @@ class Blocks(Source):
             "off_diagonal_share": found.off_diagonal_share,
         }
         files = [found.save(self.out / f"blocks-{self.by}")]
-        files += save_figures({f"blocks-{self.by}": block_map_figure(found)}, self.out)
+        files += save_figures({f"blocks-{self.by}": figure_of([norms_panel(found)])}, self.out)
         return CommandOutput(lines, data, True, files)

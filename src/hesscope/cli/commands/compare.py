@@ -37,7 +37,8 @@ class Compare:
 
     def run(self, bars: Bars) -> CommandOutput:
         from ...plots.export import save_figures
-        from ...plots.spectrum import spectrum_figure
+        from ...plots.spectrum import density_panel
+        from ...plots.static import figure_of
 
         first, second = (self._analysis(text, bars) for text in (self.a, self.b))
         data = comparison(first, second, self.k)
@@ -49,7 +50,7 @@ class Compare:
             lines.append(f"Overlap of the top eigenspaces, dimension 1 to {len(data['overlap'])}: ")
             lines[-1] += " ".join(f"{value:.2f}" for value in data["overlap"])
         named = [(f"A: {first.title}", first.density), (f"B: {second.title}", second.density)]
-        files = save_figures({"compare": spectrum_figure(named)}, self.out)
+        files = save_figures({"compare": figure_of([density_panel(named)])}, self.out)
         return CommandOutput(lines, data, True, files)
 
     def _analysis(self, text: str, bars: Bars) -> Analysis:

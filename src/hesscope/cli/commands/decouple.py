@@ -28,7 +28,8 @@ class Decouple(Source):
         from ...errors import refuse
         from ...kron import decouplable_layers, decouple
         from ...plots.export import save_figures
-        from ...plots.layers import decoupling_figure
+        from ...plots.layers import kronecker_picture
+        from ...plots.static import figures_of
 
         problem = self.load().problem
         layers = list(self.layer) or decouplable_layers(problem)
@@ -44,5 +45,5 @@ class Decouple(Source):
             for d in found
         ]
         files = [d.save(self.out / f"decouple-{number}") for number, d in enumerate(found)]
-        files += save_figures({"decoupling": decoupling_figure(found[:4])}, self.out)
+        files += save_figures(figures_of(kronecker_picture(found)), self.out)
         return CommandOutput(lines, {"layers": found}, True, files)

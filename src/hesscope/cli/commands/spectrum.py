@@ -46,7 +46,8 @@ class SpectrumCommand(Source):
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
         from ...plots.export import save_figures
-        from ...plots.spectrum import spectrum_figure
+        from ...plots.spectrum import spectrum_panel
+        from ...plots.static import figure_of
 
         problem = self.load().problem
         operator = _operator(problem if self.params == "*" else problem.select(self.params), self.matrix)
@@ -80,7 +81,7 @@ class SpectrumCommand(Source):
             "converged": bool(ends.converged.all()),
         }
         files = [found.save(self.out / "spectrum")]
-        files += save_figures({"spectrum": spectrum_figure([(self.matrix, found)], largest)}, self.out)
+        files += save_figures({"spectrum": figure_of([spectrum_panel(self.matrix, found, largest)])}, self.out)
         if self.kept.exists():
             StateFolder(self.kept).clear()
         return CommandOutput(lines, data, True, files)

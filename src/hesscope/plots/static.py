@@ -1,0 +1,123 @@
+"""Pictures by matplotlib, for papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from .picture import Axis, Bars, Curve, Heat, Panel, Picture
+from .style import INKS, SEQUENTIAL, new_figure
+
+_LINES = {"solid": "-", "dashed": "--", "steps": "-", "dashed steps": "--", "none": ""}
+_MARKERS = {"none": "", "dot": "o", "diamond": "D", "open diamond": "D"}
+
+
+def figures_of(picture: Picture) -> dict[str, Any]:
+    """File name -> matplotlib Figure: panels with the same file side by side."""
+    groups = groupby(sorted(picture.panels, key=lambda panel: panel.file), key=lambda panel: panel.file)
+    return {file: figure_of(tuple(panels)) for file, panels in groups}
+
+
+def figure_of(panels: Sequence[Panel]) -> Any:
+    """These panels in a row, four of them in a square; a panel alone is larger."""
+    heat = any(isinstance(mark, Heat) for panel in panels for mark in panel.marks)
+    width, height = (6.4, 5.4) if heat else (8.0, 4.2) if len(panels) == 1 else (4.4, 3.6)
+    columns = 2 if len(panels) == 4 else len(panels)
+    figure, axes = new_figure(len(panels) // columns, columns, width=width, height=height, squeeze=False)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.1, h_pad=0.1)
+    for axis, panel in zip(axes.flat, panels, strict=True):
+        _draw(figure, axis, panel)
+    return figure
+
+
+def _draw(figure: Any, axis: Any, panel: Panel) -> None:
+    bars = [mark for mark in panel.marks if isinstance(mark, Bars)]
+    for mark in panel.marks:
+        if isinstance(mark, Curve):
+            _curve(axis, mark)
+        elif isinstance(mark, Heat):
+            _heat(figure, axis, mark)
+    if bars:
+        _bars(axis, bars)
+    _axis(axis, "x", panel.x)
+    _axis(axis, "y", panel.y)
+    if any(isinstance(mark, Heat) for mark in panel.marks):
+        axis.invert_yaxis()
+    elif len(panel.marks) > 1:
+        # Above the axes, where no curve can run through it.
+        columns = 1 if len(panel.marks) > 6 else min(len(panel.marks), 2)
+        beside = len(panel.marks) > 6
+        place = (
+            {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+            if beside
+            else {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+        )
+        axis.legend(frameon=False, fontsize=8, ncols=columns, **place)
+
+
+def _curve(axis: Any, curve: Curve) -> None:
+    ink = INKS[curve.ink]
+    axis.plot(
+        curve.x,
+        curve.y,
+        linestyle=_LINES[curve.line],
+        drawstyle="steps-post" if "steps" in curve.line else "default",
+        marker=_MARKERS[curve.marker],
+        markersize=3.5 if curve.marker == "dot" else 4.5,
+        markerfacecolor="none" if curve.marker == "open diamond" else ink,
+        color=ink,
+        linewidth=1.5,
+        label=_plain(curve.name),
+    )
+
+
+def _bars(axis: Any, bars: list[Bars]) -> None:
+    groups, width = bars[0].groups, 0.8 / len(bars)
+    for k, bar in enumerate(bars):
+        places = np.arange(len(groups)) + (k - (len(bars) - 1) / 2) * width
+        axis.bar(places, bar.heights, width, color=INKS[bar.ink], label=_plain(bar.name))
+    crowded = sum(len(group) for group in groups) > 30
+    turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    axis.set_xticks(np.arange(len(groups)), [_plain(group) for group in groups], **turned)
+
+
+def _heat(figure: Any, axis: Any, heat: Heat) -> None:
+    axis.grid(False)
+    image = axis.imshow(
+        heat.levels, cmap=SEQUENTIAL, vmin=-heat.decades, vmax=0, interpolation="nearest", origin="lower"
+    )
+    bar = figure.colorbar(image, ax=axis, shrink=0.85)
+    bar.set_label("log₁₀ of ‖H_ij‖ relative to the largest block")
+    for _, start, _ in heat.spans[1:]:
+        axis.axhline(start - 0.5, color="white", linewidth=0.8)
+        axis.axvline(start - 0.5, color="white", linewidth=0.8)
+
+
+def _axis(axis: Any, which: str, described: Axis) -> None:
+    if described.scale == "log":
+        getattr(axis, f"set_{which}scale")("log")
+    if described.ticks:
+        places, labels = zip(*described.ticks, strict=True)
+        crowded = which == "x" and sum(len(label) + 2 for label in labels) > 44
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        getattr(axis, f"set_{which}ticks")(places, [_plain(label) for label in labels], **turned)
+    if described.counts:
+        getattr(axis, f"{which}axis").get_major_locator().set_params(integer=True)
+    if described.percent:
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    if described.label:
+        getattr(axis, f"set_{which}label")(_plain(described.label))
+    if which == "x":
+        axis.set_xlim(left=described.low, right=described.high)
+    else:
+        axis.set_ylim(bottom=described.low, top=described.high)
+
+
+def _plain(text: str, most: int = 48) -> str:
+    """A name as it is, without mathematics between dollar signs; of a long one both ends."""
+    short = text if len(text) <= most else f"{text[: most // 3]}…{text[-2 * most // 3 :]}"
+    return short.replace("$", r"\$")

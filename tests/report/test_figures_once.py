@@ -1,0 +1,79 @@
+"""Each picture is described once: paper and page show the same curves, bars and cells, and names that fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from hesscope.plots.analysis import pictures_of
+from hesscope.plots.layers import norms_panel
+from hesscope.plots.picture import Bars, Curve, Panel, layer_spans, span_ticks
+from hesscope.plots.static import figure_of
+from hesscope.report.interactive import specification
+from hesscope.results.blocks import BlockNorms
+from report.samples import HOSTILE, sample
+
+PANELS = [(picture, number) for picture in pictures_of(sample()) for number in range(len(picture.panels))]
+
+
+@pytest.mark.parametrize(("picture", "number"), PANELS, ids=lambda p: p.name if hasattr(p, "name") else str(p))
+def test_paper_and_page_show_the_same_numbers(picture: Any, number: int) -> None:
+    panel, view = picture.panels[number], specification(picture)["views"][number]
+    axis = figure_of([panel]).axes[0]
+    assert len(view["data"]) == len(panel.marks)
+    for mark, trace in zip(panel.marks, view["data"], strict=True):
+        if isinstance(mark, Curve):
+            line = next(line for line in axis.get_lines() if line.get_label() == mark.name)
+            shown = np.array(trace["y"], dtype=float)
+            np.testing.assert_allclose(np.array(trace["x"], dtype=float), line.get_xdata(), rtol=1e-4)
+            np.testing.assert_allclose(shown, np.asarray(line.get_ydata(), float), rtol=1e-4)
+        elif isinstance(mark, Bars):
+            bars = next(bars for bars in axis.containers if bars.get_label() == mark.name)
+            np.testing.assert_allclose([bar.get_height() for bar in bars], trace["y"], rtol=1e-4)
+        else:
+            np.testing.assert_allclose(axis.get_images()[0].get_array(), np.array(trace["z"]), rtol=1e-4)
+    assert axis.get_xlabel() == panel.x.label
+    for which, described in (("xaxis", panel.x), ("yaxis", panel.y)):
+        assert view["layout"][which]["title"]["text"] == described.label
+        assert (view["layout"][which].get("type") == "log") == (described.scale == "log")
+
+
+def _overlaps(panel: Panel) -> int:
+    """How many neighbouring tick labels stand on each other, as drawn."""
+    figure = figure_of([panel])
+    FigureCanvasAgg(figure).draw()
+    axis, overlapping = figure.axes[0], 0
+    for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
+        boxes = [label.get_window_extent() for label in labels if label.get_text() and label.get_rotation() == 0]
+        overlapping += sum(a.overlaps(b) for a, b in pairwise(boxes))
+    return overlapping
+
+
+def test_names_of_many_layers_do_not_stand_on_each_other() -> None:
+    names = tuple(f"transformer.h.{i // 4}.{part}" for i in range(0, 96, 4) for part in ("ln", "attn", "mlp", "out"))
+    norms = np.ones((96, 96))
+    blocks = BlockNorms(norms, 0 * norms, names, names, np.ones(96), "hessian", True, 0, "layer")
+    panel = norms_panel(blocks)
+    assert 10 < len(panel.x.ticks) <= 28
+    assert _overlaps(panel) == 0
+    crowded = replace(panel, y=replace(panel.y, ticks=tuple((float(i), name) for i, name in enumerate(names))))
+    assert _overlaps(crowded) > 10  # what the rule is for
+
+
+def test_a_thin_layer_leaves_its_name_to_wider_ones() -> None:
+    spans = layer_spans(("wide",) * 100 + ("thin",) + ("broad",) * 99)
+    assert [name for _, name in span_ticks(spans)] == ["wide", "thin", "broad"]
+    spans = layer_spans(("wide",) * 10 + ("thin",) + ("thinner",) + ("broad",) * 188)
+    assert [name for _, name in span_ticks(spans)] == ["wide", "broad"]
+
+
+def test_hostile_names_draw_as_they_are() -> None:
+    for picture in pictures_of(sample(HOSTILE + "$x_{$")):
+        for panel in picture.panels:
+            FigureCanvasAgg(figure_of([panel])).draw()
+        assert "<script>" not in str(specification(picture))
