@@ -86,10 +86,8 @@ def _without_dear(run: Context, names: list[str]) -> list[str]:
     passes = {name: second_derivative_passes(run.problem, name) for name in names}
     dear = [name for name in names if passes[name] > run.config.most_passes]
     if dear:
-        most = max(passes.values())
-        run.notes.append(
-            f"No Kronecker factors of {', '.join(dear)}: up to {most:,} backward passes per batch (--most-passes)."
-        )
+        named = ", ".join(f"{name} ({passes[name]:,} backward passes per batch)" for name in dear)
+        run.notes.append(f"No Kronecker factors of {named}; see --most-passes.")
     return [name for name in names if name not in dear]
 
 
