@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,14 +35,20 @@ class LayerChunk:
 class ChunkedData:
     """Walks over the data of a problem and hands out its chunks, each with what the chosen layers make of it."""
 
-    def __init__(self, problem: Problem, layers: Sequence[LayerCurvature], facts: ProblemFacts | None = None) -> None:
+    def __init__(self, problem: Problem, layers: Sequence[LayerCurvature]) -> None:
         self.problem, self.layers = problem, tuple(layers)
         self._chunk_bytes = min(max(problem.memory_budget.limit / 4, _LEAST_CHUNK), _MOST_CHUNK)
         self._tried = 0  # chunks, of those that factors are used for
-        apart = [
-            layer for layer in (facts or facts_of(problem)).exact if layer.multiplies and not layer.positions_apart
-        ]
-        self._last = LayerCurvature(apart[-1], True) if apart else None
+
+    @cached_property
+    def facts(self) -> ProblemFacts:
+        return facts_of(self.problem)
+
+    @cached_property
+    def _last(self) -> LayerCurvature | None:
+        """The layer closest to the outputs whose units are examples."""
+        apart = [layer for layer in self.facts.exact if layer.multiplies and not layer.positions_apart]
+        return LayerCurvature(apart[-1], True) if apart and self.problem.has_outputs else None
 
     def chunks(self) -> Iterator[Any]:
         """Batches, cut so that what is held of one chunk fits into a quarter of the memory the problem may use."""
@@ -59,7 +66,7 @@ class ChunkedData:
 
     def run(self, chunk: Any) -> ChunkRun:
         """The chunk's loss as a function of the layers' outputs."""
-        return ChunkRun.of(self.problem, chunk, self.layers, self._last if self.problem.has_outputs else None)
+        return ChunkRun.of(self.problem, chunk, self.layers, self._last)
 
     def need_linear_outputs(self, chunk: Any) -> None:
         """On a few examples of this chunk, drawn at random: do factors suffice where they are said to?"""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
-from ..layers import ProblemFacts, facts_of
+from ..layers import facts_of
 from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
@@ -44,12 +44,11 @@ def layer_hessian(problem: Problem, layer: str, *, curvature: Curvature = "auto"
 class LayerHessian(LinearOperator):
     """The symmetric operator that `layer_hessian` returns; `.curvature` says how M was found and whether it is exact."""
 
-    def __init__(self, problem: Problem, how: LayerCurvature, tried: ProblemFacts | None = None) -> None:
+    def __init__(self, problem: Problem, how: LayerCurvature) -> None:
         self.problem, self.how, self.layer = problem, how, how.layer
-        self._data = ChunkedData(problem, [how], tried)
+        self._data = ChunkedData(problem, [how])
         self._kept: list[HeldBlock] = []
-        self._trial = tried is not None  # the operator on a few examples that proves the one on all
-        self._built = self._trial and not how.gauss_newton and how.positions * how.layer.outputs > _MOST_PASSES
+        self._built = self._needs_no_proof = False
         self._everything_kept = False
         self.memo: dict[str, Any] = {}  # what other functions found out about it, so that they need not again
 
@@ -79,8 +78,15 @@ class LayerHessian(LinearOperator):
         return self._prove()
 
     def _prove(self) -> str:
-        facts = facts_of(self.problem)
-        return proven(self.problem, self.how, lambda: LayerHessian(self.problem.probe, self.how, facts))
+        return proven(self.problem, self.how, self._on_probe)
+
+    def _on_probe(self) -> LayerHessian:
+        """The same operator on a few examples: what proves this one."""
+        few = LayerHessian(self.problem.probe, self.how)
+        few._data.facts = facts_of(self.problem)
+        few._needs_no_proof = True
+        few._built = not self.how.gauss_newton and self.how.positions * self.layer.outputs > _MOST_PASSES
+        return few
 
     @property
     def preferred_block(self) -> int:
@@ -116,7 +122,7 @@ class LayerHessian(LinearOperator):
         """Keep chunks while they fit; called by the first product."""
         if self._built:
             return
-        if not self._trial:
+        if not self._needs_no_proof:
             self._prove()
         self._built = True
         taken = 0
