@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
+from .curvature.given_problem import need_problem
 from .errors import refuse
 from .layers.kinds import kind_of_module, neuron_axis
 from .space import ParameterSpace
@@ -41,7 +42,7 @@ class Partition:
         """The blocks of one kind, in the order of the problem's parameters."""
         if kind not in get_args(Kind):
             refuse(f"a partition must be one of {', '.join(get_args(Kind))}", f"{kind!r}", "Or use Partition.of.")
-        space, model = problem.space, problem.model
+        space, model = need_problem(problem).space, problem.model
         last = _output_layer(space, model) if kind == "class" else None
         heads = _head_slices(space, model) if kind == "head" else {}
         numbers: dict[str, int] = {}
@@ -69,7 +70,9 @@ class Partition:
     @staticmethod
     def of(problem: Problem, blocks: Mapping[str, str | Iterable[str]]) -> Partition:
         """Blocks by name, each the parameters that its globs select; together they must cover every parameter once."""
-        space = problem.space
+        space = need_problem(problem).space
+        if not isinstance(blocks, Mapping):
+            refuse("blocks must be globs by name", type(blocks).__name__, "Pass {name: globs}.")
         labels = torch.full((space.size,), -1)
         for number, (name, globs) in enumerate(blocks.items()):
             chosen = space.indices(globs)
@@ -93,6 +96,10 @@ class Partition:
 
     def indices(self, block: int | str) -> Tensor:
         """The flat positions of one block."""
+        named = isinstance(block, str)
+        if block not in (self.names if named else range(self.count)):
+            some = ", ".join(self.names[:8])
+            refuse("a block must be one of the partition", f"{block!r}", f"There are {self.count}: {some}.")
         number = self.names.index(block) if isinstance(block, str) else block
         return torch.nonzero(self.labels == number).squeeze(1)
 
@@ -105,7 +112,11 @@ class Partition:
                 "Make it from the same problem: Partition.by(kind, problem).",
             )
         if bool((self.labels < 0).any()) or bool((self.labels >= self.count).any()) or int(self.sizes.min()) == 0:
-            refuse("every parameter must have a block and every block a parameter", "labels that miss some", "")
+            refuse(
+                "every parameter must have a block and every block a parameter",
+                "labels that miss some",
+                "Use Partition.of.",
+            )
 
 
 def as_partition(partition: Partition | Kind, problem: Problem) -> Partition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .operators import LinearOperator
+from .operators import LinearOperator, as_operator
 from .rng import Rng
 
 
@@ -19,6 +19,7 @@ def check_operator(
     >>> check_operator(Dense(A), A)
     """
     source = Rng.of(rng).child("check-operator")
+    op = as_operator(op)
     rows, columns = op.shape
 
     def draw(name: str, size: int, k: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from hesscope.errors import BudgetExceeded
 
-from .given import INF, NAN, SIZE, hessian, hs, large, network, operators, problem, spoiled
+from .given import INF, NAN, SIZE, hessian, hs, large, network, operators, spoiled
 from .row import Row
 
 
@@ -66,7 +66,6 @@ ROWS = [
     Row("product-list", lambda: hessian() @ [1.0] * SIZE, "needs a tensor", "list", r"\w"),
     Row("product-text", lambda: hessian() @ "gradient", "needs a tensor", "str", r"\w"),
     Row("product-none", lambda: hessian() @ None, "needs a tensor", "None", r"\w"),
-    Row("product-operator", lambda: hessian() @ hessian(), "needs a tensor", "Hessian", r"\w"),
     Row("product-nan", lambda: hessian() @ spoiled(_vector(), NAN), "finite", "nan|NaN", r"\w"),
     Row("product-infinite", lambda: hessian() @ spoiled(_vector(), INF), "finite", "inf", r"\w"),
     Row("product-array-nan", lambda: hessian() @ np.full(SIZE, NAN), "finite", "nan|NaN", r"\w"),
@@ -79,21 +78,19 @@ ROWS = [
         r"\w",
     ),
     Row("sum-shapes", lambda: hessian() + _dense(torch.eye(3)), "must have one shape", r"\(3, 3\)", "same parameters"),
-    Row("sum-number", lambda: hessian() + 0.1, "operator", r"0\.1|float", r"damping|\w"),
     Row("sum-tensor", lambda: hessian() + torch.eye(SIZE), "operator", "Tensor", "Dense"),
     Row("multiple-text", lambda: hessian() * "two", "number|scale", "'two'", r"\w"),
     Row("multiple-number-as-text", lambda: hessian() * "2", "number|scale", "'2'", r"\w"),
     Row("multiple-nan", lambda: hessian() * NAN, "number|scale|finite", "nan", r"\w"),
     Row("multiple-operator", lambda: hessian() * hessian(), "number|scale", "Hessian", r"\w"),
     Row("dense-vector", lambda: _dense(torch.ones(3)), "needs a matrix", r"\(3,\)", "2-d"),
-    Row("dense-array", lambda: operators.Dense(np.eye(3)), "tensor", "ndarray", r"from_numpy|as_tensor"),
-    Row("dense-list", lambda: operators.Dense([[1.0]]), "tensor", "list", r"tensor"),
+    Row("dense-list", lambda: operators.Dense([[1.0]]), "tensor", "list", r"Tensor"),
     Row("dense-chunk-zero", lambda: hessian().dense(chunk=0), "chunk must be", "0", r"\w"),
     Row("kronecker-vector", lambda: operators.Kronecker(torch.ones(2), torch.eye(2)), "matri", r"\(2,\)", r"\w"),
     Row("low-rank-values", lambda: operators.LowRank(torch.ones(4, 2), torch.ones(3)), "values", "3|2", r"\w"),
     Row("block-diagonal-nothing", lambda: operators.BlockDiagonal([]), "needs blocks", "none", "at least one"),
-    Row("block-diagonal-tensors", lambda: operators.BlockDiagonal([torch.eye(2)]), "operator", "Tensor", "Dense"),
-    Row("counted-problem", lambda: hs.Counted(problem()), "operator", "Problem", r"Hessian\(problem\)|\w"),
+    Row("block-diagonal-tensors", lambda: operators.BlockDiagonal([torch.eye(2)]), "operator", "plain tensor", "Dense"),
+    Row("counted-model", lambda: hs.Counted(network()), "operator", "Sequential", r"Problem\.of"),
     Row("counted-budget-negative", lambda: hs.Counted(hessian(), budget=-1), "budget must be", "-1", r"\w"),
     Row("counted-budget-fraction", lambda: hs.Counted(hessian(), budget=2.5), "budget must be", r"2\.5", r"\w"),
     Row("counted-budget-text", lambda: hs.Counted(hessian(), budget="much"), "budget must be", "'much'", r"\w"),
@@ -106,10 +103,9 @@ ROWS = [
         "Raise the budget",
         BudgetExceeded,
     ),
-    Row("eigen-problem", lambda: hs.eigenpairs(problem()), "operator", "Problem", r"Hessian\(problem\)"),
     Row("eigen-model", lambda: hs.eigenpairs(network()), "operator", "Sequential", r"\w"),
-    Row("eigen-array", lambda: hs.eigenpairs(np.eye(3)), "operator", "ndarray", r"Dense"),
-    Row("eigen-tensor", lambda: hs.eigenpairs(torch.eye(3)), "operator", "Tensor", r"Dense"),
+    Row("eigen-array", lambda: hs.eigenpairs(np.eye(3)), "operator", "plain array", r"Dense"),
+    Row("eigen-tensor", lambda: hs.eigenpairs(torch.eye(3)), "operator", "plain tensor", r"Dense"),
     Row("eigen-none", lambda: hs.eigenpairs(None), "operator", "None", r"\w"),
     Row("eigen-k-zero", lambda: hs.eigenpairs(hessian(), k=0), "k must be", "k=0", "default"),
     Row("eigen-k-negative", lambda: hs.eigenpairs(hessian(), k=-2), "k must be", "k=-2", "default"),
@@ -145,11 +141,11 @@ ROWS = [
         "random",
     ),
     Row(
-        "eigen-start-array",
-        lambda: hs.eigenpairs(hessian(), start=np.ones((SIZE, 1))),
+        "eigen-start-list",
+        lambda: hs.eigenpairs(hessian(), start=[[1.0]] * SIZE),
         "start must",
-        "ndarray",
-        r"from_numpy|tensor",
+        "list",
+        r"vectors",
     ),
     Row("eigen-block-zero", lambda: hs.eigenpairs(hessian(), block=0), "block must be", "block=0", "default"),
     Row("eigen-block-fraction", lambda: hs.eigenpairs(large(), block=1.5), "block must be", r"1\.5", r"\w"),
@@ -179,11 +175,9 @@ ROWS = [
     ),
     Row("eigen-liar", lambda: hs.eigenpairs(_liar(), k=2), "symmetric operator", "differ by", r"A \+ A\.T"),
     Row("eigen-empty", lambda: hs.eigenpairs(_dense(torch.zeros(0, 0))), "at least one row", "Dense", r"\w"),
-    Row("eigen-integer", lambda: hs.eigenpairs(_dense(torch.eye(3).long())), "float32 or float64", "int64", r"float"),
     Row("eigen-float16", lambda: hs.eigenpairs(_dense(torch.eye(3).half())), "float32 or float64", "float16", r"float"),
     Row("eigen-nan", lambda: hs.eigenpairs(_dense(torch.eye(3) * NAN, symmetric=True)), "must be finite", "NaN", r"\w"),
     Row("eigen-nan-large", lambda: hs.eigenpairs(Unfinished(), k=2), "must be finite", "NaN", r"\w"),
-    Row("density-problem", lambda: hs.spectral_density(problem()), "operator", "Problem", r"Hessian\(problem\)"),
     Row("density-probes-zero", lambda: hs.spectral_density(hessian(), probes=0), "probes.* must be", "0", "10"),
     Row(
         "density-probes-fraction", lambda: hs.spectral_density(large(), probes=2.5), "probes.* must be", r"2\.5", r"\w"
@@ -215,7 +209,6 @@ ROWS = [
         "99",
         r"\w",
     ),
-    Row("trace-problem", lambda: hs.trace(problem()), "operator", "Problem", r"Hessian\(problem\)"),
     Row("trace-tol-zero", lambda: hs.trace(hessian(), tol=0), "tol must be > 0", "tol=0", "1e-3"),
     Row("trace-method", lambda: hs.trace(hessian(), method="hutch"), "method must be", "'hutch'", r"\w"),
     Row("trace-products-negative", lambda: hs.trace(large(), max_products=-1), "max_products must be", "-1", r"\w"),
@@ -229,7 +222,6 @@ ROWS = [
     Row("diagonal-products-zero", lambda: hs.diagonal(large(), max_products=0), "max_products must be", "0", r"\w"),
     Row("row-norms-tol-text", lambda: hs.row_norms(hessian(), tol="5 %"), "tol must be > 0", "5 %", "1e-3"),
     Row("row-norms-seed", lambda: hs.row_norms(large(), rng="seed"), "rng must be", "'seed'|str", "Rng"),
-    Row("frobenius-problem", lambda: hs.frobenius_norm(problem()), "operator", "Problem", r"Hessian\(problem\)"),
     Row("frobenius-tol-negative", lambda: hs.frobenius_norm(hessian(), tol=-1), "tol must be > 0", "tol=-1", "1e-3"),
     Row(
         "spectral-norm-products",
@@ -253,7 +245,6 @@ ROWS = [
         "solve-nan", lambda: hs.solve(hessian(), spoiled(_vector(), NAN)), "b must be finite", "NaN", "right-hand side"
     ),
     Row("solve-list", lambda: hs.solve(hessian(), [1.0] * SIZE), "b must", "list", r"tensor"),
-    Row("solve-array", lambda: hs.solve(hessian(), np.ones(SIZE)), "b must", "ndarray", r"from_numpy|tensor"),
     Row(
         "solve-complex",
         lambda: hs.solve(hessian(), _vector().to(torch.complex64)),
@@ -298,6 +289,5 @@ ROWS = [
         "-1",
         "minres",
     ),
-    Row("solve-problem", lambda: hs.solve(problem(), _vector()), "operator", "Problem", r"Hessian\(problem\)"),
-    Row("check-operator-tensor", lambda: hs.testing.check_operator(torch.eye(3)), "operator", "Tensor", "Dense"),
+    Row("check-operator-tensor", lambda: hs.testing.check_operator(torch.eye(3)), "operator", "plain tensor", "Dense"),
 ]

@@ -36,7 +36,7 @@ def _states(**values: Any) -> Any:
 
 
 def _course(*checkpoints: Any) -> Any:
-    return hs.structure_course(problem(), checkpoints, "layer")
+    return hs.structure_history(problem(), checkpoints, partition="layer")
 
 
 ROWS = [
@@ -148,7 +148,7 @@ ROWS = [
         lambda: hs.block_norms(problem(), "layer", matrix="hess"),
         "matrix must be",
         "'hess'",
-        "gauss_newton",
+        "operator",
     ),
     Row("norms-method", lambda: hs.block_norms(problem(), method="quick"), "method must be", "'quick'", "auto"),
     Row("norms-one-probe", lambda: hs.block_norms(problem(), probes=1), "probes must be", "1", "16"),
@@ -161,7 +161,6 @@ ROWS = [
     ),
     Row("norms-probes-text", lambda: hs.block_norms(problem(), probes="many"), "probes must be", "'many'", r"\w"),
     Row("norms-seed", lambda: hs.block_norms(problem(), method="stochastic", rng=NAN), "rng must be", "nan", "Rng"),
-    Row("norms-of-operator", lambda: hs.block_norms(hessian()), "Problem", "Hessian", r"\w"),
     Row("norms-of-model", lambda: hs.block_norms(network()), "Problem", "Sequential", r"Problem\.of"),
     Row("norms-nan-input", lambda: hs.block_norms(_nan_problem(), "layer"), "must be finite", "nan|NaN", r"\w"),
     Row(
@@ -183,27 +182,24 @@ ROWS = [
         lambda: hs.block_spectra(problem(), "layer", matrix="fisher"),
         "matrix must be",
         "'fisher'",
-        "gauss_newton",
+        "operator",
     ),
-    Row("spectra-of-operator", lambda: hs.block_spectra(hessian()), "Problem", "Hessian", r"\w"),
     Row("spectra-nan-input", lambda: hs.block_spectra(_nan_problem(), "layer"), "must be finite", "nan|NaN", r"\w"),
-    Row("dense-matrix", lambda: hs.dense_hessian(problem(), "H"), "matrix must be", "'H'", "gauss_newton"),
-    Row("dense-of-operator", lambda: hs.dense_hessian(hessian()), "Problem", "Hessian", r"\w"),
+    Row("dense-matrix", lambda: hs.dense_hessian(problem(), "H"), "matrix must be", "'H'", "operator"),
     Row("dense-nan-input", lambda: hs.dense_hessian(_nan_problem()), "must be finite", "nan|NaN", r"\w"),
     Row("heat-no-pixels", lambda: hs.heat_map(problem(), pixels=0), "pixels must be", "0", "512"),
     Row("heat-pixels-fraction", lambda: hs.heat_map(problem(), pixels=10.5), "pixels must be", r"10\.5", r"\w"),
     Row("heat-pixels-text", lambda: hs.heat_map(problem(), pixels="large"), "pixels must be", "'large'", r"\w"),
     Row("heat-reduce", lambda: hs.heat_map(problem(), reduce="sum"), "reduce must be", "'sum'", r"\w"),
-    Row("heat-matrix", lambda: hs.heat_map(problem(), matrix=None), "matrix must be", "None", r"\w"),
     Row("heat-of-array", lambda: hs.heat_map(np.eye(3)), "Problem", "ndarray", r"\w"),
     Row("heat-nan-input", lambda: hs.heat_map(_nan_problem()), "must be finite", "nan|NaN", r"\w"),
     Row("output-layer-unknown", lambda: hs.output_block_norms(problem(), "fc"), "layer", "'fc'", r"\w"),
-    Row("output-layer-without-weight", lambda: hs.output_block_norms(problem(), "1"), "Linear", "Tanh|'1'", r"\w"),
+    Row("output-layer-without-weight", lambda: hs.output_block_norms(problem(), "1"), "linear layer", "'1'", r"\w"),
     Row("output-layer-number", lambda: hs.output_block_norms(problem(), 2), "layer", "2|int", r"\w"),
     Row(
         "output-no-linear",
         lambda: hs.output_block_norms(_convolution()),
-        "Linear output layer",
+        "linear output layer",
         "Sequential without",
         r"\w",
     ),
@@ -240,5 +236,5 @@ ROWS = [
     Row("course-states-only", lambda: _course(network().state_dict()), "checkpoint", r"\w", r"pairs|\(step"),
     Row("course-step-text", lambda: _course(("start", dict(network().named_parameters()))), "step", "'start'", r"\w"),
     Row("course-step-nan", lambda: _course((NAN, dict(network().named_parameters()))), "step", "nan", r"\w"),
-    Row("course-of-data", lambda: hs.structure_course(data(), [(0, {})]), "Problem", "tuple", r"Problem\.of"),
+    Row("course-of-data", lambda: hs.structure_history(data(), [(0, {})]), "Problem", "tuple", r"Problem\.of"),
 ]

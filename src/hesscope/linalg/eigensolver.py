@@ -19,7 +19,7 @@ from .checkpoint import kept_in, told_apart
 from .exact import exact_symmetric, is_small
 from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
-from .validation import prepare, require_positive
+from .validation import prepare, require_count, require_positive
 
 
 @with_check
@@ -49,9 +49,10 @@ def eigenpairs(
     See docs/theory/algorithms.md.
     """
     require_positive("tol", tol)
-    for name, number in (("k", k), ("block", block), ("max_basis", max_basis), ("max_products", max_products)):
-        if number is not None and number < 1:
-            refuse(f"{name} must be >= 1", f"{name}={number}", "Leave it out for the default.")
+    require_count("k", k)
+    for name, number in (("block", block), ("max_basis", max_basis), ("max_products", max_products)):
+        if number is not None:
+            require_count(name, number)
     source = Rng.of(rng)
     counted = prepare(op)
     before = counted.count

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import as_float
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Matrix
@@ -42,14 +43,17 @@ def solve(
     require_positive("tol", tol)
     if method not in ("cg", "minres"):
         refuse('method must be "cg" or "minres"', f"{method!r}", "Use minres for an indefinite Hessian.")
-    if not (damping >= 0 and math.isfinite(damping)):
+    found = as_float(damping)
+    if found is None or not 0 <= found < math.inf:
         refuse("damping must be finite and >= 0", f"damping={damping}", "Use 0 for the plain system.")
     counted = prepare(op)
     if not isinstance(b, Tensor | np.ndarray):
-        refuse("b must be a tensor or an array", f"{type(b).__name__}", "Flatten the right-hand side.")
+        refuse("b must be a tensor or an array", f"{type(b).__name__}", "Pass one flat tensor.")
     b = torch.as_tensor(b)
     if b.ndim != 1 or b.shape[0] != counted.layout.local_size:
         refuse(f"b must have shape ({counted.layout.local_size},)", f"{tuple(b.shape)}", "Flatten the right-hand side.")
+    if b.is_complex():
+        refuse("b must be real", f"{b.dtype}", "Solve for its real and its imaginary part apart.")
     column = b.to(dtype=counted.dtype, device=counted.device)[:, None]
     size = float(counted.layout.norms(column))
     if not math.isfinite(size):

@@ -43,7 +43,7 @@ def trace(
     """
     require_positive("tol", tol)
     if method not in ("auto", *METHODS):
-        refuse(f"method must be one of auto, {', '.join(METHODS)}", f"{method!r}", "")
+        refuse(f"method must be one of auto, {', '.join(METHODS)}", f"{method!r}", "Leave it at 'auto'.")
     counted = prepare(op)
     source = Rng.of(rng).child("trace")
     require_products(max_products, 1, "a trace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..arguments import as_float, is_count
 from ..errors import refuse
 from ..operators import Counted, LinearOperator, Matrix, as_operator
 
@@ -70,7 +71,14 @@ def require_products(limit: int | None, least: int, what: str) -> None:
         )
 
 
+def require_count(name: str, value: int | None, do: str = "Leave it out for the default.") -> None:
+    """Refuse what is no whole number of at least one."""
+    if not is_count(value, 1):
+        refuse(f"{name} must be a whole number >= 1", f"{name}={value!r}", do)
+
+
 def require_positive(name: str, value: float) -> None:
     """Refuse a tolerance that can never be met."""
-    if not value > 0:
-        refuse(f"{name} must be > 0", f"{name}={value}", "Use 1e-3 for a picture, 1e-6 for a reference.")
+    found = as_float(value)
+    if found is None or not 0 < found < float("inf"):
+        refuse(f"{name} must be > 0 and finite", f"{name}={value}", "Use 1e-3 for a picture, 1e-6 for a reference.")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import need_count, shown
 from ..errors import refuse
 from .layout import Layout
 
@@ -121,6 +122,7 @@ class LinearOperator(ABC):
 
     def dense(self, chunk: int = 256) -> Tensor:
         """The whole matrix, from products with the identity, `chunk` columns at a time."""
+        need_count("chunk", chunk)
         rows, columns = self.shape
         out = torch.empty(rows, columns, dtype=self.dtype, device=self.device)
         for start in range(0, columns, chunk):
@@ -205,7 +207,7 @@ def number(given: Any) -> float:
     try:
         value = float(given)
     except (TypeError, ValueError):
-        refuse("an operator takes numbers and operators", f"{type(given).__name__}", "Write A + B, A + 0.1 or 2 * A.")
+        refuse("an operator takes numbers and operators", shown(given), "Write A + B, A + 0.1 or 2 * A.")
     if isinstance(given, str) or not math.isfinite(value):
         refuse("an operator takes finite numbers", f"{given!r}", "Check the scale.")
     return value
@@ -215,6 +217,8 @@ def checked_vectors(given: Any, size: int, what: str) -> Tensor:
     """Vectors from users: a tensor or array of shape `(size,)` or `(size, k)` of finite real numbers."""
     if not isinstance(given, Tensor | np.ndarray):
         refuse(f"{what} needs a tensor or an array", f"{type(given).__name__}", "Flatten with problem.space.pack.")
+    if isinstance(given, np.ndarray) and given.dtype.kind not in "biufc":
+        refuse(f"{what} needs numbers", f"an array of dtype {given.dtype}", "Flatten with problem.space.pack.")
     v = torch.as_tensor(given)
     if v.ndim not in (1, 2) or v.shape[0] != size:
         refuse(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..arguments import need_call, need_count
 from ..errors import BudgetExceeded
 from .base import LinearOperator
+from .given import as_operator
 from .layout import Layout
 
 if TYPE_CHECKING:
@@ -31,8 +33,11 @@ class Counted(LinearOperator):
         budget: int | None = None,
         on_product: Callable[[int, float], None] | None = None,
     ) -> None:
-        self.inner, self.budget, self.on_product = inner, budget, on_product
-        self.symmetric = inner.symmetric
+        if budget is not None:
+            need_count("budget", budget, 0, "Pass how many products may be spent, or leave it out.")
+        need_call("on_product", on_product, "It is called with the products and seconds so far.")
+        self.inner, self.budget, self.on_product = as_operator(inner), budget, on_product
+        self.symmetric = self.inner.symmetric
         self.count = 0
         self.started = time.perf_counter()
 

@@ -12,6 +12,7 @@ from ..errors import refuse
 from ..measure import Array
 from .base import LinearOperator
 from .content import digest
+from .given import as_operator
 
 
 def as_tensor(given: Tensor | Array, what: str) -> Tensor:
@@ -136,7 +137,7 @@ class BlockDiagonal(LinearOperator):
     def __init__(self, blocks: Sequence[LinearOperator]) -> None:
         if not blocks:
             refuse("a block-diagonal operator needs blocks", "none", "Pass at least one operator.")
-        self.blocks = tuple(blocks)
+        self.blocks = tuple(as_operator(block) for block in blocks)
         self.symmetric = all(block.symmetric for block in self.blocks)
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..errors import refuse
 from ..measure import Array, AtomicMeasure
 from ..result import Result
 
@@ -72,6 +73,8 @@ class SpectralDensity(AtomicMeasure, Result):
 
     def density_stderr(self, x: ArrayLike, width: float) -> Array:
         """Standard error of `density(x, width)` over the draw of the probes."""
+        if not 0 < width < math.inf:
+            refuse("width must be positive and finite", f"{width}", "A width of zero would draw single atoms.")
         z = (np.asarray(x, dtype=np.float64)[..., None] - self._bulk.nodes) / width
         return self._stderr(np.exp(-0.5 * z * z) / (width * math.sqrt(2 * math.pi)))
 
@@ -81,6 +84,8 @@ class SpectralDensity(AtomicMeasure, Result):
 
     def probe(self, index: int) -> AtomicMeasure:
         """The spectrum without the outliers, as probe `index` sees it."""
+        if index not in range(len(self.probe_nodes)):
+            refuse(f"there are {len(self.probe_nodes)} probes", f"probe {index!r}", "Count them from 0.")
         return AtomicMeasure(self.probe_nodes[index], self.probe_weights[index])
 
     @property

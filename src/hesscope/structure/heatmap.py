@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import need_count
 from ..curvature import Problem
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
@@ -29,10 +30,9 @@ def heat_map(
 
     "max" keeps thin lines visible at any size; "mean" shows weight. Memory: one tile and the picture.
     """
-    if pixels < 1:
-        refuse("pixels must be >= 1", f"{pixels}", "512 fills a screen.")
+    need_count("pixels", pixels, do="512 fills a screen.")
     if reduce not in ("max", "mean"):
-        refuse("reduce must be 'max' or 'mean'", f"{reduce!r}", "")
+        refuse("reduce must be 'max' or 'mean'", f"{reduce!r}", "Leave it at 'max'.")
     source = source_of(matrix_of, matrix)
     n = source.size
     side = min(pixels, n)

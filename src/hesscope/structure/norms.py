@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..arguments import need_count
 from ..curvature import Problem
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
@@ -47,9 +48,8 @@ def block_norms(
     """
     if method not in ("auto", "exact", "stochastic"):
         refuse("method must be 'auto', 'exact' or 'stochastic'", f"{method!r}", "Leave it at 'auto'.")
-    if probes < 2:
-        refuse("probes must be >= 2 for a standard error", f"{probes}", "16 gives about 10 % on a norm.")
-    source = source_of(matrix_of, matrix)
+    need_count("probes", probes, 2, "16 gives about 10 % on a norm.")
+    source, seed = source_of(matrix_of, matrix), Rng.of(rng)
     chosen = source.partition(partition)
     _refuse_too_many(chosen.count)
     stream = Stream(source, structured=method != "stochastic")
@@ -69,7 +69,7 @@ def block_norms(
                 "block; see `stderr`. method='exact' takes a product per parameter; method='stochastic' asks for this.",
                 stacklevel=2,
             )
-        work.total, variance, stream.products = sampled_squares(source.products(), chosen, sampled, probes, Rng.of(rng))
+        work.total, variance, stream.products = sampled_squares(source.products(), chosen, sampled, probes, seed)
     else:
         for tile in stream.other_tiles():
             work.add(tile)

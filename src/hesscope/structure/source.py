@@ -69,7 +69,7 @@ class MatrixSource:
 def source_of(given: Problem | LinearOperator, matrix: Matrix | None = None) -> MatrixSource:
     """A problem with the name of its matrix ("hessian" by default), or an operator."""
     if matrix is not None and matrix not in get_args(Matrix):
-        refuse("matrix must be 'hessian' or 'gauss_newton'", f"{matrix!r}", "Or pass an operator instead of a problem.")
+        refuse("matrix must be 'hessian' or 'gauss_newton'", f"{matrix!r}", "Or pass an operator: hs.Fisher(problem).")
     if isinstance(given, Problem):
         return MatrixSource(matrix or "hessian", given, None)
     if not isinstance(given, LinearOperator):

@@ -133,9 +133,15 @@ def output_layer(problem: Problem, name: str | None) -> LinearLayer:
     run = capture(problem, next(iter(problem.batches)))
     linear = [layer for layer in run.layers if type(layer.kind) is Linear and layer.weight]
     known = ", ".join(dict.fromkeys(layer.name for layer in linear)) or "none"
+    if not (name is None or isinstance(name, str)):
+        refuse("a layer must be given by name", f"{name!r}", f"Linear layers here: {known}.")
     if name is None:
         if not linear:
-            refuse("output blocks need a linear output layer", f"{type(problem.model).__name__} without one", "")
+            refuse(
+                "output blocks need a linear output layer",
+                f"{type(problem.model).__name__} without one",
+                "Use hs.block_norms.",
+            )
         chosen = linear[-1]
     else:
         wanted = {name, layer_name(_shared_name(problem, f"{name}.weight"))}

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ..arguments import is_count, need_count
 from ..curvature import Problem
+from ..curvature.given_problem import need_problem
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import OutputNorms
@@ -35,7 +37,7 @@ def output_block_norms(
     numbers: minutes for a vocabulary of 50,257 and thousands of tokens. `layer` names the Linear (by default the last
     one); a matrix that is tied to an embedding is treated in its role as output layer.
     """
-    problem.need_outputs("the curvature of an output layer")
+    need_problem(problem).need_outputs("the curvature of an output layer")
     chosen = output_layer(problem, layer)
     structure = Structure(problem, (chosen,), True)
     if chosen.outputs < 2:
@@ -87,9 +89,13 @@ def _chunks(norms: PairNorms, count: int, weights: Callable[[int, int], Tensor])
 
 
 def _pairs(pairs: Sequence[tuple[int, int]] | None, sampled: int, classes: int, rng: Rng) -> Tensor:
+    need_count("sampled", sampled, 0)
+    for pair in pairs or ():
+        if not (
+            isinstance(pair, tuple | list) and len(pair) == 2 and all(is_count(c, 0) and c < classes for c in pair)
+        ):
+            refuse(f"a pair must be two classes in [0, {classes})", f"{pair!r}", "Pass pairs=[(0, 1)].")
     asked = torch.tensor([list(pair) for pair in pairs or ()], dtype=torch.int64).reshape(-1, 2)
-    if len(asked) and (int(asked.min()) < 0 or int(asked.max()) >= classes):
-        refuse(f"pairs must name classes in [0, {classes})", f"{int(asked.min())} to {int(asked.max())}", "")
     generator = rng.child("pairs").torch()
     first = torch.randint(0, classes, (sampled,), generator=generator)
     second = (first + torch.randint(1, classes, (sampled,), generator=generator)) % classes

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...arguments import as_float
 from ...errors import refuse
 from ...measure import Array, AtomicMeasure
 from ...operators import Matrix
@@ -16,7 +17,7 @@ from ..checked import with_check
 from ..checkpoint import kept_in
 from ..exact import exact_spectrum, is_small
 from ..memory import vectors_that_fit
-from ..validation import prepare
+from ..validation import prepare, require_count
 from .chebyshev import ChebyshevRun
 from .slq import MOST_OUTLIERS, Plan, SlqRun
 
@@ -42,12 +43,12 @@ def spectral_density(
     default; "chebyshev" needs four vectors of memory and spends `steps` products per probe, for a uniform resolution
     of π · range / (2 · steps). Small problems (n ≤ 200) are solved exactly. See docs/theory/algorithms.md.
     """
-    if probes < 1 or steps < 1:
-        refuse("probes and steps must be >= 1", f"probes={probes}, steps={steps}", "The defaults are 10 and 80.")
-    if tol is not None and not tol >= 0:
+    for name, number in (("probes", probes), ("steps", steps)):
+        require_count(name, number, "The defaults are 10 probes and 80 steps.")
+    if tol is not None and not (as_float(tol) is not None and tol >= 0):
         refuse("tol must be >= 0", f"tol={tol}", "Use 0 for a fixed number of products, 0.02 for a good picture.")
     if method not in ("slq", "chebyshev"):
-        refuse('method must be "slq" or "chebyshev"', f"{method!r}", "")
+        refuse('method must be "slq" or "chebyshev"', f"{method!r}", "Leave it at 'slq'.")
     source = Rng.of(rng).child("density")
     counted = prepare(op)
     before = counted.count

@@ -35,7 +35,11 @@ class Goal:
 
     def __post_init__(self) -> None:
         if self.which not in ("largest", "smallest", "both", "magnitude"):
-            refuse('which must be "largest", "smallest", "both" or "magnitude"', f"{self.which!r}", "")
+            refuse(
+                'which must be "largest", "smallest", "both" or "magnitude"',
+                f"{self.which!r}",
+                "Leave it at 'largest'.",
+            )
 
     @property
     def count(self) -> int:
