@@ -42,7 +42,9 @@ class Rng:
         if rng is None:
             return Rng(0)
         if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
-            refuse("rng must be an Rng, a seed or None", shown(rng), "Write rng=0 or rng=hs.Rng(0).")
+            refuse(
+                "rng must be an Rng, a seed or None", f"{type(rng).__name__} {rng!r}", "Write rng=0 or rng=hs.Rng(0)."
+            )
         return Rng(int(rng))
 
     def child(self, *names: object) -> Rng:

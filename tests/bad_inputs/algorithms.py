@@ -79,7 +79,7 @@ ROWS = [
     ),
     Row("sum-shapes", lambda: hessian() + _dense(torch.eye(3)), "must have one shape", r"\(3, 3\)", "same parameters"),
     Row("sum-tensor", lambda: hessian() + torch.eye(SIZE), "operator", "Tensor", "Dense"),
-    Row("multiple-text", lambda: hessian() * "two", "number|scale", "'two'", r"\w"),
+    Row("multiple-text", lambda: hessian() * "two", "numbers", "str", r"\w"),
     Row("multiple-number-as-text", lambda: hessian() * "2", "number|scale", "'2'", r"\w"),
     Row("multiple-nan", lambda: hessian() * NAN, "number|scale|finite", "nan", r"\w"),
     Row("multiple-operator", lambda: hessian() * hessian(), "number|scale", "Hessian", r"\w"),

@@ -74,7 +74,7 @@ def require_products(limit: int | None, least: int, what: str) -> None:
 def require_count(name: str, value: int | None, do: str = "Leave it out for the default.") -> None:
     """Refuse what is no whole number of at least one."""
     if not is_count(value, 1):
-        refuse(f"{name} must be a whole number >= 1", f"{name}={value!r}", do)
+        refuse(f"{name} must be >= 1, a whole number", f"{name}={value!r}", do)
 
 
 def require_positive(name: str, value: float) -> None:

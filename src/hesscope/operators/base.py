@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arguments import need_count, shown
+from ..arguments import need_count
 from ..errors import refuse
 from .layout import Layout
 
@@ -207,7 +207,7 @@ def number(given: Any) -> float:
     try:
         value = float(given)
     except (TypeError, ValueError):
-        refuse("an operator takes numbers and operators", shown(given), "Write A + B, A + 0.1 or 2 * A.")
+        refuse("an operator takes numbers and operators", f"{type(given).__name__}", "Write A + B, A + 0.1 or 2 * A.")
     if isinstance(given, str) or not math.isfinite(value):
         refuse("an operator takes finite numbers", f"{given!r}", "Check the scale.")
     return value
