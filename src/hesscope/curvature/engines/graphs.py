@@ -49,6 +49,9 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
     def hold(self, graph: TracedGradient) -> None:
         self.sums = [_plus(total, g) for total, g in zip(self.sums, graph.gradients, strict=True)]
 
+    def forget(self) -> None:
+        self.sums = [None] * len(self.leaves)
+
     def products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         """Σ_batches H[rows, columns] Vᵀ for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
         try:

@@ -52,16 +52,21 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         self._kept.append(graph)
         self._next_row += len(graph.rows.f)
 
+    def forget(self) -> None:
+        self._kept, self._next_row = [], 0
+
     def _groups(self) -> Iterator[list[_Linearised]]:
         """The kept batches as one group (one autograd call for all), then every other batch alone."""
         self.build()
         if self._kept:
             yield self._kept
         kept_rows = self._next_row
-        for graph in self.rebuilt():
-            yield [graph]
-            self._next_row += len(graph.rows.f)
-        self._next_row = kept_rows
+        try:
+            for graph in self.rebuilt():
+                yield [graph]
+                self._next_row += len(graph.rows.f)
+        finally:  # also where a product breaks off
+            self._next_row = kept_rows
 
     def sandwich(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor, middle: Middle) -> Tensor:
         """Σ_batches Jᵀ M J v for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""

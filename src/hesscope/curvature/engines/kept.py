@@ -83,16 +83,31 @@ class KeptGraphs(ABC, Generic[_Graph]):
     def hold(self, graph: _Graph) -> None:
         """Keep a graph for all products to come."""
 
+    @abstractmethod
+    def forget(self) -> None:
+        """Let go of every graph that is held."""
+
     def build(self) -> None:
         """Keep as many graphs as the budget allows; called by the first product."""
         if self._built:
             return
-        self._built = self.everything_kept = True
+        try:
+            self.everything_kept = self._keep()
+        except BaseException:
+            # A part of the data must never pass for all of it in the next product.
+            self.forget()
+            self.problem.memory_budget.release(self.kept_bytes)
+            self.kept_batches = self.kept_bytes = 0
+            raise
+        self._built = True
+        weakref.finalize(self, self.problem.memory_budget.release, self.kept_bytes)
+
+    def _keep(self) -> bool:
+        """Hold the graphs of the first batches; whether those are all."""
         for batch, count in in_larger_batches(self.problem.batches, self.joined_examples):
             size = self.size.of(examples_in(batch) or 1)
             if not self.problem.memory_budget.reserve(size):
-                self.everything_kept = False
-                break
+                return False
             self.kept_bytes += size
             value = 0.0
             for graph in in_pieces(self.problem, batch, self.trace):
@@ -100,7 +115,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
                 value += graph.value
             self.problem.confirm(self.kept_batches, value, count)
             self.kept_batches += count
-        weakref.finalize(self, self.problem.memory_budget.release, self.kept_bytes)
+        return True
 
     def rebuilt(self) -> Iterator[_Graph]:
         """The graphs of the batches beyond the kept ones, one after the other, of pieces that fit beside the kept."""
