@@ -18,7 +18,7 @@ from source_tree import MODULES, Module
 ORDER = (
     ("_version", "errors"),
     ("arguments",),
-    ("files", "measure", "rng", "space"),
+    ("files", "measure", "memory", "rng", "space"),
     ("folders",),
     ("result",),
     ("results",),
