@@ -143,6 +143,8 @@ class StateFolder:
     """
 
     def __init__(self, folder: str | os.PathLike[str], part: str = "run") -> None:
+        if not isinstance(folder, str | os.PathLike):
+            refuse("resume must be a folder", f"{folder!r}", "For example resume='runs/1'.")
         self.path = Path(folder)
         self._refuse_foreign()
         new = make_folder(self.path)

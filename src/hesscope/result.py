@@ -119,6 +119,8 @@ class Result:
 
 
 def _stem(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        refuse("the path of a result must be a text or a Path", f"{path!r}", "For example 'results/spectrum'.")
     stem = Path(path)
     return stem.with_suffix("") if stem.suffix in (".json", ".npz") else stem
 
@@ -207,7 +209,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray[Any, Any]], where: str) -> 
     refuse(
         "a result holds numbers, strings, arrays, tuples, dicts and results",
         f"{type(value).__name__} at {where!r}",
-        "",
+        "Convert it first.",
     )
 
 
@@ -241,6 +243,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         body = json.loads(path.read_text())
     except FileNotFoundError:
         refuse("a result file must exist", f"{str(path)!r}", "Check the path.")
+    except RecursionError:
+        refuse("a result file must not nest this deeply", f"{path.name!r}", "Was it written by Hesscope?")
     except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
         refuse(
             "a result file must hold complete JSON",
@@ -258,7 +262,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         refuse("a result needs its .npz beside the .json", f"no {path.name!r}", "Keep both files together.")

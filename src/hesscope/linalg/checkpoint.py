@@ -98,8 +98,10 @@ class Store:
         try:
             for name in sorted(name for name in self.folder.own if name.startswith("header-")):
                 _compare(_read_header(self.folder.path / name), header, self.folder.path)
-            text = json.dumps(header, indent=1)
-            self.folder.write(f"header-{self.tag}.json", lambda f: f.write(text.encode()))
+            own = f"header-{self.tag}.json"
+            if not (own in self.folder.own and (self.folder.path / own).exists()):
+                text = json.dumps(header, indent=1)
+                self.folder.write(own, lambda f: f.write(text.encode()))
         except BaseException:
             self.close()
             raise
@@ -162,7 +164,7 @@ class Store:
         return found
 
     def _read_state(self, path: Path) -> Arrays:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
     def _state_name(self, step: int) -> str:
