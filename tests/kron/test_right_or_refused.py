@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations, prune
 
 import hesscope as hs
 from hesscope.errors import HesscopeError
-from hesscope.kron import chunks, decouple, layer_hessian
+from hesscope.kron import chunks, curvature_blocks, decouple, layer_hessian
 
 Data = tuple[Tensor, Tensor]
 M = TypeVar("M", bound=nn.Module)
@@ -323,3 +323,18 @@ def test_three_dimensional_convolutions() -> None:
     x, y = vectors(4, 1, 3, 3, 3)
     problem = hs.Problem.of(model, "cross_entropy", (x, y))
     assert_right(problem, "0", truth(model, model[0].weight, lambda: F.cross_entropy(model(x), y)))
+
+
+def test_a_wrong_product_is_refused_before_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong between the captured layer and the product, the proof on a few examples finds it."""
+    model = made(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)))
+    x, y = vectors(30, 4)
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    right = curvature_blocks.FactorBlock.curve
+    monkeypatch.setattr(curvature_blocks.FactorBlock, "curve", lambda self, y: right(self, y) * 1.001)
+    with pytest.raises(HesscopeError, match="those of double backward"):
+        layer_hessian(problem, "0").dense()
+    monkeypatch.undo()
+    op = layer_hessian(problem, "0")
+    assert torch.allclose(op.dense(), truth(model, model[0].weight, lambda: F.cross_entropy(model(x), y)))
+    assert "equal double backward" in op.verified
