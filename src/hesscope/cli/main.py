@@ -25,7 +25,7 @@ COMMANDS = {
     "blocks": "blocks.Blocks",
     "decouple": "decouple.Decouple",
     "bound": "bound.BoundCommand",
-    "plan": "plan.Plan",
+    "plan": "plan.PlanCommand",
     "check": "check.Check",
     "theory": "theory.Theory",
     "reproduce": "reproduce.Reproduce",

@@ -11,7 +11,7 @@ from ..source import Source
 
 
 @dataclass(frozen=True)
-class Plan(Source):
+class PlanCommand(Source):
     """Memory, products and seconds that an algorithm would need on this problem."""
 
     algorithm: Literal["eigenpairs", "spectral_density", "trace", "diagonal"] = "eigenpairs"

@@ -26,7 +26,7 @@ CAUTION = 0.8
 
 
 @dataclass(frozen=True)
-class Plan:
+class QuadratureLimits:
     """How far to go: at most `probes` × `steps`; `tol` is relative to E|λ − median|, None means "as good as all of them"."""
 
     probes: int
@@ -58,7 +58,7 @@ class Chain:
 class SlqRun:
     """Probe after probe, until the sampling and the quadrature error together meet the plan."""
 
-    def __init__(self, op: Counted, plan: Plan, rng: Rng) -> None:
+    def __init__(self, op: Counted, plan: QuadratureLimits, rng: Rng) -> None:
         self.op, self.plan, self.rng = op, plan, rng
         self.chains: list[Chain] = []
         self.outliers: Array = np.zeros(0)

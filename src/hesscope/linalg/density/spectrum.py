@@ -19,7 +19,7 @@ from ..exact import exact_spectrum, is_small
 from ..memory import vectors_that_fit
 from ..validation import prepare, require_count
 from .chebyshev import ChebyshevRun
-from .slq import MOST_OUTLIERS, Plan, SlqRun
+from .slq import MOST_OUTLIERS, QuadratureLimits, SlqRun
 
 Method = Literal["slq", "chebyshev"]
 
@@ -65,7 +65,7 @@ def spectral_density(
         lengths = (steps,) * len(smooth.parts)
         return _assemble(smooth.parts, np.zeros(0), lengths, smooth.errors, smooth.products, method, counted.shape[0])
     full = vectors_that_fit(counted) >= steps + MOST_OUTLIERS
-    run = SlqRun(counted, Plan(probes, steps, tol, full), source)
+    run = SlqRun(counted, QuadratureLimits(probes, steps, tol, full), source)
     with kept_in(resume, counted, "spectral_density", **arguments) as store:
         if store is not None:
             run.keep_in(store)
