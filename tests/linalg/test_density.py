@@ -209,8 +209,8 @@ def test_results_survive_saving(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"probes": 0}, "probes and steps must be >= 1"),
-        ({"steps": 0}, "probes and steps must be >= 1"),
+        ({"probes": 0}, "probes must be >= 1"),
+        ({"steps": 0}, "steps must be >= 1"),
         ({"tol": -1.0}, "tol must be >= 0"),
         ({"method": "kpm"}, "method must be"),
     ],
