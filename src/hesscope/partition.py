@@ -50,7 +50,13 @@ class Partition:
         labels = torch.empty(space.size, dtype=torch.int64)
         for (name, place), shape in zip(space.slices(), space.shapes, strict=True):
             layer = _layer_of(model, name)
-            axis = _neuron_axis(model, name) if kind == "neuron" else 0 if kind == "class" and layer == last else None
+            axis = (
+                _neuron_axis(model, name, len(shape))
+                if kind == "neuron"
+                else 0
+                if kind == "class" and layer == last
+                else None
+            )
             if kind == "tensor":
                 parts, owner = [name], torch.zeros(shape, dtype=torch.int64)
             elif axis is not None:
@@ -132,10 +138,11 @@ def _along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
     return place.view([-1 if k == axis else 1 for k in range(len(shape))]).expand(shape)
 
 
-def _neuron_axis(model: nn.Module, name: str) -> int | None:
-    """Which axis of a tensor counts neurons, channels or tokens."""
+def _neuron_axis(model: nn.Module, name: str, axes: int) -> int | None:
+    """Which axis of a tensor counts neurons, channels or tokens; a number that a layer also holds has none."""
     path, _, local = name.rpartition(".")
-    return neuron_axis(model.get_submodule(path), local)
+    axis = neuron_axis(model.get_submodule(path), local)
+    return axis if axis is not None and axis < axes else None
 
 
 def _rows_of(layer: str, name: str) -> str:

@@ -15,6 +15,21 @@ from hesscope.structure import spectra as spectra_module
 from structure.networks import convolutional, language, mlp, problem, seeded
 
 
+def test_rows_of_recurrent_and_odd_layers() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps, self.out = nn.LSTM(3, 2, num_layers=2, batch_first=True), nn.Linear(2, 3)
+            self.out.register_parameter("temperature", nn.Parameter(torch.ones(())))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.out(self.steps(x)[0][:, -1]) * self.out.temperature
+
+    p = Problem.of(Odd().double(), "cross_entropy", (torch.randn(9, 4, 3).double(), torch.randint(0, 3, (9,))))
+    gates = [f"steps.l{layer}[{gate}]" for layer in range(2) for gate in range(8)]
+    assert Partition.by("neuron", p).names == (*gates, *(f"out[{row}]" for row in range(3)), "out")
+
+
 def test_partition_groups_rows_with_their_bias() -> None:
     p = problem(mlp(6, 5, 4, bias=True), "cross_entropy")
     neurons = Partition.by("neuron", p)
