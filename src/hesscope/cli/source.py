@@ -132,7 +132,7 @@ def _weights(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError) as error:
         refuse("weights must be an .npz of plain arrays", f"{str(path)!r} ({error})", "Write it with numpy.savez.")

@@ -70,7 +70,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
         refuse("the file of initial weights must exist", f"{str(place)!r}", "Check the path.")
     try:
         if place.suffix == ".npz":
-            with np.load(place, allow_pickle=False) as archive:
+            with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         loaded = torch.load(place, map_location="cpu", weights_only=True)
     except (OSError, ValueError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError, zipfile.BadZipFile) as error:
