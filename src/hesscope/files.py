@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from .arguments import shown
 from .errors import FileError, refuse
 
 # What is written first under another name: `.name.host-pid-token.partial`.
@@ -43,6 +44,13 @@ def file_errors(path: Path) -> Iterator[None]:
         else:
             must, do = "a file must be writable", "Choose another place; nothing was lost."
         raise FileError(f"{must}; got {str(path)!r} ({reason}). {do}") from error
+
+
+def as_path(given: Any, what: str) -> Path:
+    """The path that a user gave for `what`."""
+    if not isinstance(given, str | os.PathLike):
+        refuse(f"{what} must be a path", shown(given), "Pass a text or a pathlib.Path.")
+    return Path(given)
 
 
 def make_folder(path: Path) -> bool:

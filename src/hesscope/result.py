@@ -105,7 +105,7 @@ class Result:
             )
         try:
             result = _decode(body["result"], arrays)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InputError(
                 f"a result file must describe a known result; got {stem.name!r} ({error}). Was it written by Hesscope?"
             ) from error

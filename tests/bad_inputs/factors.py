@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -177,7 +176,6 @@ ROWS = [
     ),
     Row("matricize-one-number", lambda: hs.matricize(torch.ones(6), (6,)), r"\(m, n\)", r"\(6,\)", r"\w"),
     Row("matricize-layer-name", lambda: hs.matricize(torch.ones(20), "0"), r"\(m, n\)", "'0'|str", r"\w"),
-    Row("matricize-list", lambda: hs.matricize([1.0] * 6, (2, 3)), "tensor", "list", r"\w"),
     Row(
         "correspondence-side",
         lambda: hs.correspondence(torch.ones(6, 1), torch.eye(3), side="rows"),
@@ -213,7 +211,6 @@ ROWS = [
         r"\(6,\)",
         r"\w",
     ),
-    Row("correspondence-arrays", lambda: hs.correspondence(np.ones((1, 2, 3)), np.eye(3)), "tensor", "ndarray", r"\w"),
     Row(
         "full-k-zero",
         lambda: hs.approximate_full_eigenpairs(problem(), k=0),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hesscope.cli.main import parse
+from hesscope.cli.command_line import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "gallery" not in p.parts)]
@@ -64,7 +64,7 @@ def test_readme_starts_with_two_commands_and_a_short_example() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    from hesscope.cli.main import COMMANDS as commands
+    from hesscope.cli.command_line import COMMANDS as commands
 
     text = (ROOT / "docs/cli.md").read_text()
     assert all(f"hesscope {name}" in text for name in commands)

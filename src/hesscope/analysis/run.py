@@ -12,8 +12,10 @@ import torch
 from torch import nn
 
 from .._version import __version__
+from ..arguments import is_count, need_call, need_count
 from ..curvature import GaussNewton, Hessian, Problem
 from ..curvature.data import first_examples
+from ..curvature.given_problem import need_problem
 from ..curvature.losses.parsing import SeparableLoss
 from ..curvature.processes import any_process
 from ..curvature.self_check import check
@@ -46,12 +48,25 @@ def analyze(
     training. `resume`: a folder; the same call goes on where a stopped one was. `watch(stage, expected_products)` is
     told of each stage and returns the callback that `Counted` reports to.
     """
-    if config.k < 3 or config.smallest < 1:
+    _check_arguments(problem, config, checkpoints, watch)
+    with Stages(resume, _fingerprint(problem, config, checkpoints)) as stages:
+        return _measure(Context(problem, config, stages, watch), checkpoints, title, source)
+
+
+def _check_arguments(problem: Problem, config: AnalyzeConfig, checkpoints: object, watch: object) -> None:
+    need_problem(problem)
+    if not isinstance(config, AnalyzeConfig):
+        refuse("config must be an AnalyzeConfig", type(config).__name__, "Write hs.AnalyzeConfig(k=20).")
+    if not (is_count(config.k, 3) and is_count(config.smallest, 1)):
         refuse(
             "k must be >= 3 and smallest >= 1", f"k={config.k}, smallest={config.smallest}", "The default is 20 and 3."
         )
-    with Stages(resume, _fingerprint(problem, config, checkpoints)) as stages:
-        return _measure(Context(problem, config, stages, watch), checkpoints, title, source)
+    need_count("decouple", config.decouple, 0, "0 compares no layer.")
+    need_call("watch", watch, "It is called with each stage and its expected products.")
+    if checkpoints is not None and not isinstance(checkpoints, Mapping):
+        refuse("checkpoints must be problems by label", type(checkpoints).__name__, "Pass {label: problem}.")
+    for one in (checkpoints or {}).values():
+        need_problem(one)
 
 
 def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str, source: str) -> Analysis:

@@ -7,6 +7,6 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0, 1 (a claim or check failed), 2 (bad input), 130 (stopped)."""
-    from .main import run
+    from .command_line import run
 
     return run(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ def _guard(file: Path, must: str, work: Callable[[], Any]) -> Any:
         return work()
     except HesscopeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if Path(frame.filename).name == file.name]
         where = f" at line {lines[-1]}" if lines else ""
@@ -134,6 +135,10 @@ def _weights(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
         refuse("weights must be an .npz of plain arrays", f"{str(path)!r} ({error})", "Write it with numpy.savez.")
+    if not arrays:
+        refuse(
+            "weights must hold arrays by name", f"none in {str(path)!r}", "Write them with numpy.savez(path, **state)."
+        )
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -79,10 +79,8 @@ def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may
         return Batches(loader, cache_bytes, False, may_be_empty)
     if isinstance(data, Mapping):
         return Batches([data], cache_bytes, True)
-    if isinstance(data, np.ndarray):
-        refuse(
-            "inputs and targets must be tensors", "one ndarray", "Pass data=(torch.from_numpy(x), torch.from_numpy(y))."
-        )
+    if isinstance(data, np.ndarray) or (isinstance(data, tuple) and data and isinstance(data[0], np.ndarray)):
+        refuse("inputs and targets must be tensors", "ndarray", "Pass data=(torch.from_numpy(x), torch.from_numpy(y)).")
     if isinstance(data, tuple) and data and isinstance(data[0], Tensor):
         other = [type(part).__name__ for part in data if not isinstance(part, Tensor)]
         if other:

@@ -8,6 +8,7 @@ from typing import Literal, NoReturn
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.given_problem import need_problem
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import CapturedLayer, LayerFacts, ProblemFacts, facts_of
@@ -67,6 +68,7 @@ def layer_curvature(problem: Problem, name: str, curvature: Curvature = "auto") 
     """The layer called `name` with what is known of it; refuses what would give a wrong Hessian."""
     if curvature not in ("auto", "gauss_newton", "second_derivative"):
         refuse("curvature must be auto, gauss_newton or second_derivative", f"{curvature!r}", "Leave it at 'auto'.")
+    _ = need_problem(problem).scale  # refuses a loss that is not finite, in its own words
     layer = exact_layer(problem, name)
     if curvature == "gauss_newton":
         problem.need_outputs("the Gauss-Newton factor of a layer")
@@ -80,6 +82,7 @@ def layer_curvature(problem: Problem, name: str, curvature: Curvature = "auto") 
 @differentiable()
 def matrix_layers(problem: Problem) -> list[LayerFacts]:
     """The layers that are exact and give every output the same input, in the model's order."""
+    need_problem(problem)
     order = {name: place for place, (name, _) in enumerate(problem.model.named_parameters())}
     found = [layer for layer in facts_of(problem).exact if layer.multiplies and layer.groups == 1]
     return sorted(found, key=lambda layer: order[layer.weight or ""])

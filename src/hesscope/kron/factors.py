@@ -127,6 +127,10 @@ def decouple_layers(
     problem: Problem, layers: Sequence[str] | None = None, *, curvature: Curvature = "auto"
 ) -> dict[str, Decoupling]:
     """`decouple` for several layers in one pass over the data; by default for all that can be decoupled."""
+    if layers is not None and (isinstance(layers, str) or not isinstance(layers, Sequence)):
+        refuse("layers must be a list of names", f"{layers!r}", "Pass ['name'], or leave it out for all.")
+    if layers is not None and not layers:
+        refuse("there must be at least one layer", "none", "Leave layers out for all.")
     names = list(layers) if layers is not None else [layer.name for layer in matrix_layers(problem)]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

@@ -23,6 +23,8 @@ def model_overlap(problems: Sequence[Problem], layer: str, *, k: int = 50, tol: 
 
     Costs k eigenpairs and one decoupling per model. Wu et al. (2022), Section 5.3, Theorem G.1 (in expectation).
     """
+    if not isinstance(problems, Sequence):
+        refuse("problems must be a list of at least two", f"{type(problems).__name__}", "Pass [one, another].")
     if len(problems) < 2:
         refuse("an overlap needs at least two models", f"{len(problems)}", "Train another one.")
     decoupled = [decouple(problem, layer) for problem in problems]

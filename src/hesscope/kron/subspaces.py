@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..arguments import is_count
 from ..errors import refuse
 from ..measure import Array
 from .layer_operator import LayerHessian
@@ -48,6 +49,8 @@ def matricize(h: Tensor | Array, layer: LayerHessian | nn.Module | tuple[int, in
         if not isinstance(weight, Tensor) or weight.ndim < 2:
             refuse("the layer must have a weight matrix", f"a {type(layer).__name__}", "Pass (m, n).")
         layer = (weight.shape[0], weight[0].numel())
+    if not isinstance(layer, LayerHessian) and not (isinstance(layer, tuple | list) and len(layer) == 2):
+        refuse("the layer must be an operator, a module or (m, n)", f"{layer!r}", "Pass the shape of the weight.")
     m, n = (layer.layer.outputs, layer.layer.inputs) if isinstance(layer, LayerHessian) else layer
     if h.ndim not in (1, 2) or h.shape[0] != m * n:
         refuse(f"a vector over a {m} x {n} weight must have {m * n} entries", f"{tuple(h.shape)}", "Check the layer.")
@@ -61,6 +64,12 @@ def correspondence(vectors: Tensor | Array, basis: Tensor | Array, *, side: str 
     of E[M] (side="outputs"); `(k, m, n)` stacks from `matricize` fit too. For orthonormal full bases columns sum to 1.
     """
     vectors, basis = torch.as_tensor(vectors), torch.as_tensor(basis)
+    if vectors.ndim not in (2, 3) or basis.ndim != 2:
+        refuse(
+            "vectors must be columns or matrices, and the basis columns",
+            f"vectors of {tuple(vectors.shape)}, basis of {tuple(basis.shape)}",
+            "Pass vectors[:, None] for a single one.",
+        )
     size = basis.shape[0]
     if side not in ("auto", "inputs", "outputs"):
         refuse("side must be 'inputs' or 'outputs'", f"{side!r}", "inputs goes with E[xxᵀ], outputs with E[M].")
@@ -103,12 +112,21 @@ def top_of_kronecker(left: Tensor, right: Tensor, k: int) -> tuple[Tensor, Tenso
 
 def check_k(k: int, size: int) -> None:
     """Refuse a number of eigenpairs that the space does not have."""
-    if not 1 <= k <= size:
-        refuse(f"k must lie between 1 and the {size} dimensions of the space", f"k={k}", "Ask for fewer eigenpairs.")
+    if not is_count(k, 1) or k > size:
+        refuse(f"k must lie between 1 and the {size} dimensions of the space", f"k={k!r}", "Ask for fewer eigenpairs.")
 
 
 def _as_basis(u: Tensor | np.ndarray[Any, Any]) -> Tensor:
-    t = (torch.from_numpy(np.asarray(u)) if not isinstance(u, Tensor) else u).detach().double()
+    if not isinstance(u, Tensor | np.ndarray):
+        refuse("a basis must be a tensor or an array", type(u).__name__, "Pass the .vectors of a result.")
+    if isinstance(u, np.ndarray) and u.dtype.kind not in "biufc":
+        refuse("a basis must hold numbers", f"dtype {u.dtype}", "Pass the .vectors of a result.")
+    given = torch.as_tensor(u)
+    if given.is_complex():
+        refuse("a basis must be real", f"{given.dtype}", "Pass its real and imaginary part as columns.")
+    t = given.detach().double()
+    if not bool(torch.isfinite(t).all()):
+        refuse("a basis must be finite", "NaN or infinity", "Check where it comes from.")
     if t.ndim != 2 or t.shape[1] > t.shape[0] or t.shape[1] < 1:
         refuse("a subspace needs a basis of shape (d, k) with 1 <= k <= d", f"{tuple(t.shape)}", "Columns span it.")
     q: Tensor

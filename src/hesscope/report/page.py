@@ -10,8 +10,8 @@ from html import escape
 from pathlib import Path
 
 from .._version import __version__
-from ..errors import refuse
-from ..files import make_folder, replace_own
+from ..errors import FileError, refuse
+from ..files import as_path, make_folder, replace_own
 from ..result import Result
 from ..results.analysis import Analysis
 from .sections import Part, parts_of
@@ -22,6 +22,13 @@ def write_report(
 ) -> Path:
     """Write results (one, or several by name) as one HTML page that opens from disk."""
     named = {"result": results} if isinstance(results, Result) else dict(results)
+    for name, result in named.items():
+        if not isinstance(result, Result):
+            refuse(
+                "a report is written of results",
+                f"{type(result).__name__} as {name!r}",
+                "Pass what `analyze` returned.",
+            )
     if not named:
         refuse("a report needs at least one result", "none", "Pass what `analyze` returned.")
     groups = [(name, parts_of(name, result)) for name, result in named.items()]
@@ -31,7 +38,9 @@ def write_report(
     heading = title or (analyses[0].title if analyses else "Hesscope report")
     under = _under(analyses[0]) if analyses else f"{len(named)} result{'s' if len(named) > 1 else ''}"
     parts = [part for _, found in groups for part in found]
-    target = Path(path)
+    target = as_path(path, "the page")
+    if target.is_dir():
+        refuse("a report is a file", f"the folder {str(target)!r}", "Name a page in it: report.html.", FileError)
     page = _page(heading, under, parts)
     make_folder(target.parent)
     replace_own(target, lambda f: f.write(page.encode()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import need_count
 from ..errors import refuse
 from ..rng import Rng
 
@@ -57,14 +59,20 @@ def load(
     if name not in READERS:
         refuse("the data set must be known", f"{name!r}", f"Known: {', '.join(READERS)}.")
     if split not in ("train", "test"):
-        refuse("split must be 'train' or 'test'", f"{split!r}", "")
+        refuse("split must be 'train' or 'test'", f"{split!r}", "Leave it at 'train'.")
+    if count is not None:
+        need_count("count", count, do="Leave it out for all examples.")
     if name == "digits":
         return _digits(split).first(count)
     where = data_dir(folder)
     files, reader, shape, classes = READERS[name]
     if where is None or not all((where / file).exists() for file in files):
         return _stand_in(name, split, shape, classes, count)
-    x, y = reader(where, split)
+    try:
+        x, y = reader(where, split)
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        known = ", ".join(files)
+        refuse(f"the data files of {name} must be whole", f"{error} in {known}", "Download them again.")
     return Examples(torch.from_numpy(x), torch.from_numpy(y), name, classes).first(count)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from ...analysis.config import AnalyzeConfig
+from ...arguments import need_count
 from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Loaded, from_preset, from_text
@@ -40,6 +41,7 @@ class Compare:
         from ...plots.spectrum import density_panel
         from ...plots.static import figure_of
 
+        need_count("k", self.k)
         first, second = (self._analysis(text, bars) for text in (self.a, self.b))
         data = comparison(first, second, self.k)
         lines = [f"{'':<26}{'A':>14}{'B':>14}"]

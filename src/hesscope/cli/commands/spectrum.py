@@ -49,6 +49,8 @@ class SpectrumCommand(Source):
         from ...plots.spectrum import spectrum_panel
         from ...plots.static import figure_of
 
+        if self.kept.exists():
+            StateFolder(self.kept).close()  # refuses what is not ours, before anything is computed
         problem = self.load().problem
         operator = _operator(problem if self.params == "*" else problem.select(self.params), self.matrix)
         ends = eigenpairs(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import tyro
 
+from ...arguments import need_count
+from ...errors import refuse
 from ...measure import Array
 from ..output import CommandOutput
 from ..progress import Bars
@@ -44,6 +46,8 @@ class TheoryBlocks:
             "hidden-mse": lambda c: block_limits.hidden_mse(self.ratio, c, self.hidden),
             "output-ce": lambda c: block_limits.output_cross_entropy(c, self.hidden),
         }
+        if not self.classes:
+            refuse("classes must be given", "none", "Try --classes 2 10 100.")
         found = [limits[self.case](c) for c in self.classes]
         head = f"{'classes':>8}{'diagonal':>14}{'off-diagonal':>14}{'ratio':>12}"
         rows = [
@@ -156,6 +160,8 @@ class TheoryAttention:
         from ...closed_form import self_attention
         from ...rng import Rng
 
+        for name in ("head_size", "length", "sequences"):
+            need_count(name, getattr(self, name))
         draw = Rng(self.seed).child("attention").numpy()
         scale = self.head_size**-0.25
         queries, keys = scale * draw.standard_normal((2, self.head_size))
@@ -190,6 +196,8 @@ class Theory:
 def _scalar_network(width: int, examples: int, seed: int) -> tuple[Array, Array, Array, Array]:
     from ...rng import Rng
 
+    need_count("width", width)
+    need_count("examples", examples)
     draw = Rng(seed).child("scalar-network").numpy()
     w, v = draw.standard_normal((2, width)) / np.sqrt(width)
     x = draw.standard_normal(examples)

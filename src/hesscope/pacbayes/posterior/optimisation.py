@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...arguments import need_call
 from ...curvature import Problem
-from ...curvature.data import as_batches
+from ...curvature.data import Batches, as_batches
+from ...curvature.given_problem import need_problem
 from ...errors import refuse
 from ...rng import Rng
 from ..settings import METHODS, MethodName, Settings
@@ -50,6 +52,11 @@ def optimize(
     """
     if method not in METHODS:
         refuse("method must be known", f"{method!r}", f"There are: {', '.join(METHODS)}.")
+    need_problem(problem)
+    need_call("watch", watch, "It is called with each stage and its expected steps.")
+    if not (settings is None or isinstance(settings, Settings)):
+        refuse("settings must be Settings", type(settings).__name__, "Use hs.pacbayes.Settings(epochs=100).")
+    held_out = None if test is None else as_batches(test, 1024, False, float("inf"))
     try:
         settings = replace(settings or Settings(), **changes)
     except TypeError:
@@ -66,10 +73,10 @@ def optimize(
         run.close()
     if watch:
         watch(f"{method}: drawing weights", 0)
-    return _certified(run, problem, sample, test)
+    return _certified(run, problem, sample, held_out)
 
 
-def _certified(run: Run, problem: Problem, sample: Sample, test: Any) -> Certificate:
+def _certified(run: Run, problem: Problem, sample: Sample, test: Batches | None) -> Certificate:
     started = time.process_time()
     rng = Rng(run.settings.seed).child("certificate")
     posterior, network = run.posterior, run.network
@@ -78,7 +85,7 @@ def _certified(run: Run, problem: Problem, sample: Sample, test: Any) -> Certifi
     seconds = run.seconds + time.process_time() - started
     tested = tested_mean = None
     if test is not None:
-        held_out = Sample(problem._copy(batches=as_batches(test, 1024, False, float("inf"))))
+        held_out = Sample(problem._copy(batches=test))
         few = replace(run.settings, draws=min(run.settings.draws, max(held_out.size, _TEST_DRAWS)))
         tested = gibbs_error(network, held_out, few, rng.child("test"))[0]
         tested_mean = mean_error(network, held_out)

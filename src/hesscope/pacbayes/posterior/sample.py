@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...arguments import is_count
 from ...curvature import Problem
 from ...curvature.data import Batches, examples_in, map_tensors, tensors_of, to_device
+from ...curvature.given_problem import need_problem
 from ...curvature.losses.softmax import SoftmaxLoss
 from ...errors import refuse
 
@@ -68,8 +70,8 @@ def split(problem: Problem, count: int) -> tuple[Problem, Problem]:
 
     For priors that depend on data: train `init` on the first part alone, then bound on the second alone.
     """
-    sample = Sample(problem)
-    if not 0 < count < sample.size - 1:
-        refuse(f"a split must leave examples on both sides of {sample.size}", f"{count}", "Try half of them.")
+    sample = Sample(need_problem(problem))
+    if not is_count(count, 1) or not 0 < count < sample.size - 1:
+        refuse(f"a split must leave examples on both sides of {sample.size}", f"{count!r}", "Try half of them.")
     order = torch.arange(sample.size)
     return sample.part(problem, order[:count]), sample.part(problem, order[count:])
