@@ -54,7 +54,9 @@ class SoftmaxLoss(OutputLoss):
         else:
             assert self.soft is not None
             linear = (self.soft * shifted).sum(-1)
-        return (self.weight * log_norm - linear).sum()
+        # The largest logit is taken as the origin; where it is infinite there is none, and the loss is no number.
+        origin = self.f.detach().gather(-1, self.top).squeeze(-1)
+        return (self.weight * log_norm - linear + (origin - origin)).sum()
 
     def _minus_targets(self, scale: Tensor, labels: Tensor) -> Tensor:
         """scale · (p - e_label), with the label's entry -(1 - p_label) taken from `rest` where the label is on top."""
