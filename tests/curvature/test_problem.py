@@ -224,14 +224,14 @@ def test_bad_input_is_refused_with_the_way_out(case: tuple[str, Any, str]) -> No
 
 def test_out_of_memory_halves_the_chunks_and_says_so() -> None:
     class Greedy(nn.Module):
-        """Refuses more than 6 examples at a time, as a device with little memory would."""
+        """Refuses more than 8 examples at a time, as a device with little memory would."""
 
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(3, 2)
 
         def forward(self, x: Tensor) -> Tensor:
-            if len(x) > 6 and torch.is_grad_enabled() and self.linear.weight.requires_grad:
+            if len(x) > 8 and torch.is_grad_enabled() and self.linear.weight.requires_grad:
                 raise torch.OutOfMemoryError("pretended")
             return self.linear(x)
 

@@ -196,7 +196,7 @@ def test_result_is_saved_and_loaded(tmp_path: Any) -> None:
         (lambda p: dense_hessian(p, "fisher"), "matrix must be"),
         (lambda p: block_norms(p, matrix="fisher"), "matrix must be"),
         (lambda p: block_norms(p, method="guess"), "method must be"),
-        (lambda p: block_norms(p, probes=1), "probes must be >= 2"),
+        (lambda p: block_norms(p, probes=1), "probes must be an integer >= 2"),
         (lambda p: block_norms(p, Partition.by("neuron", p.select("0.*"))), "must cover the 50 selected"),
         (lambda p: Partition.of(p, {"first": "0.*"}), "cover every selected parameter"),
         (lambda p: Partition.of(p, {"first": "0.*", "all": "*"}), "must not overlap"),
