@@ -131,3 +131,21 @@ def test_examples_that_see_each_other_are_never_taken_apart(name: str) -> None:
         Net(APART[name]).double(), "cross_entropy", (torch.randn(N, 4).double(), torch.randint(0, 3, (N,)))
     )
     assert facts_of(problem).exact == []
+
+
+def test_a_layer_that_autocast_runs_in_another_type_is_not_exact() -> None:
+    def run(net: Net, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            h = net.a(x)
+        return net.b(torch.tanh(h.float()))
+
+    problem = hs.Problem.of(Net(run), "cross_entropy", (torch.randn(N, 4), torch.randint(0, 3, (N,))))
+    facts = facts_of(problem)
+    assert "autocast" in facts.layers["a"].reason
+    assert [layer.name for layer in facts.exact] == ["b"]
+
+
+def test_a_layer_that_is_given_nothing_but_zeros_has_a_hessian_of_zeros() -> None:
+    net = Net(lambda n, x: n.b(torch.relu(n.a(x) - 100.0))).double()
+    problem = hs.Problem.of(net, "cross_entropy", (torch.randn(N, 4).double(), torch.randint(0, 3, (N,))))
+    assert not bool(hs.layer_hessian(problem, "b").dense().any())

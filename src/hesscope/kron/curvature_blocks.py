@@ -122,7 +122,8 @@ class PositionBlock(CurvatureBlock):
         if self.live is None:
             return self._products(v)
         out = torch.zeros_like(v)
-        out[..., self.live] = self._products(v[..., self.live])
+        if len(self.live):  # a layer behind dead units may be given nothing but zeros
+            out[..., self.live] = self._products(v[..., self.live])
         return out
 
     def _products(self, v: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ a product with its block of the Hessian, both computed from what the layer was g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -87,10 +87,20 @@ def _find(problem: Problem) -> ProblemFacts:
     try:
         proof = Proof(probe, batch, whole, part, examples)
         found = {name: proof.facts(layer) for name, layer in once.items()}
+        mixed = _mixed_types(problem, batch)
     except RuntimeError as error:
         return _refused(once, reasons, f"its derivatives cannot be computed ({error})")
+    why = "it runs in another type than its parameters (autocast)"
+    found = {n: replace(layer, exact=False, reason=why) if n in mixed else layer for n, layer in found.items()}
     columns = whole.terms.columns() if isinstance(whole.terms, OutputLoss) else 0
     return ProblemFacts(found, reasons, columns, _rows_are_examples(probe, batch, whole, examples))
+
+
+def _mixed_types(problem: Problem, batch: Any) -> set[str]:
+    """Layers that autocast inside the model runs in another type; the proofs, in float64, do not see it."""
+    run = capture(problem, batch)
+    parameters = ((layer, t) for layer in run.layers for t in (layer.roles.weight, layer.roles.bias) if t is not None)
+    return {layer.name for layer, t in parameters if layer.z.dtype != t.dtype}
 
 
 def _rows_are_examples(probe: Problem, batch: Any, whole: Capture, examples: int) -> bool:
