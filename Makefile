@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-deep api browser lint bench docs gallery clean
+.PHONY: demo test test-deep test-integrations api browser lint bench docs gallery clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
@@ -13,6 +13,10 @@ test: .venv/installed browser lint
 test-deep: .venv/installed
 	HESSCOPE_TESTS=deep $(BIN)/python -m pytest -n 2 --dist loadfile
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -W ignore -m fuzz.run --networks 2000
+
+# Against the real packages of others (transformers, PEFT, Lightning, trackers), in an environment of their own.
+test-integrations: .venv-integrations/installed
+	.venv-integrations/bin/python -m pytest tests/integrations
 
 # Writes down the public names and signatures; run after a change of them that is meant.
 api: .venv/installed
@@ -50,5 +54,10 @@ bench: .venv/installed .venv-bench/installed
 	.venv-bench/bin/pip install -q --no-deps -r benchmarks/peers.txt
 	touch $@
 
+.venv-integrations/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/pip install -q -c constraints.txt -e ".[dev,hf,lightning,track,notebook]"
+	touch $@
+
 clean:
-	rm -rf .venv .venv-bench demo build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench .venv-integrations demo build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,23 @@
+"""Tests against other people's packages; `make test-integrations` sets up the environment that has them all."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+# The packages that the tests of a file need; a file is collected where they are installed.
+NEEDED = {"test_huggingface.py": ("transformers", "peft"), "test_lightning.py": ("lightning",)}
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    missing = [name for name in NEEDED.get(collection_path.name, ()) if find_spec(name) is None]
+    return True if missing else None
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("WANDB_MODE", "offline")
