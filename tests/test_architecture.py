@@ -27,7 +27,7 @@ ORDER = (
     ("curvature",),
     ("layers",),
     ("partition",),
-    ("kron", "structure"),
+    ("kron", "stability", "structure"),
     ("pacbayes", "plots", "zoo"),
     ("analysis",),
     ("experiments",),

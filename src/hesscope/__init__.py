@@ -98,8 +98,15 @@ _HOMES = {
         "Solution",
         "SpectralDensity",
     ),
+    "results.stability": ("EdgeReading",),
     "rng": ("Rng",),
     "space": ("ParameterSpace",),
+    "stability": (
+        "OptimizerState",
+        "Preconditioned",
+        "read_edge",
+        "read_optimizer",
+    ),
     "structure": (
         "block_norms",
         "block_spectra",
@@ -188,8 +195,13 @@ if TYPE_CHECKING:
     from .results.spectra import Estimate as Estimate
     from .results.spectra import Solution as Solution
     from .results.spectra import SpectralDensity as SpectralDensity
+    from .results.stability import EdgeReading as EdgeReading
     from .rng import Rng as Rng
     from .space import ParameterSpace as ParameterSpace
+    from .stability import OptimizerState as OptimizerState
+    from .stability import Preconditioned as Preconditioned
+    from .stability import read_edge as read_edge
+    from .stability import read_optimizer as read_optimizer
     from .structure import block_norms as block_norms
     from .structure import block_spectra as block_spectra
     from .structure import circulant_score as circulant_score

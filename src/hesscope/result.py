@@ -30,6 +30,7 @@ HOMES = (
     "results.kronecker",
     "results.checks",
     "results.claims",
+    "results.stability",
     "results.analysis",
     "closed_form",
     "rmt.blocks.limits",

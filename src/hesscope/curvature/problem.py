@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -53,10 +54,12 @@ class Problem:
         memory: float | str | None,
         distributed: bool,
         batch_dtype: torch.dtype | None = None,
+        origin: Mapping[str, weakref.ref[nn.Parameter]] | None = None,
     ) -> None:
         self._given, self.batches, self.space = evaluation, batches, space
         self.parameters, self._fixed = parameters, fixed
         self.distributed, self._batch_dtype = distributed, batch_dtype
+        self.origin = origin or {}  # the user's own parameters by name: what an optimiser holds
         first = next(iter(parameters.values()))
         self.device = first.device
         self.dtype = first.dtype
@@ -112,7 +115,10 @@ class Problem:
         with EVALUATION_LOCK:
             evaluation = Evaluation.of_copy(model, parse(loss, reduction), forward, state, set(selected), freeze)
         space = ParameterSpace.of(selected)
-        problem = Problem(evaluation, batches, space, selected, fixed, memory=memory, distributed=distributed)
+        own = {name: weakref.ref(p) for name, p in model.named_parameters()}
+        problem = Problem(
+            evaluation, batches, space, selected, fixed, memory=memory, distributed=distributed, origin=own
+        )
         if distributed:
             refuse_different_models(state, device)
         problem = cut_in_batches(problem, data, size)
@@ -374,6 +380,7 @@ class Problem:
             "memory": self.memory_budget.limit,
             "distributed": self.distributed,
             "batch_dtype": self._batch_dtype,
+            "origin": self.origin,
         }
         return Problem(**{**settings, **changes})
 

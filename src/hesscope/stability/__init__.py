@@ -1,0 +1,6 @@
+"""Is the step stable: curvature as the optimiser sees it, and the edge of each optimiser."""
+
+from .optimizer_state import OptimizerState as OptimizerState
+from .optimizer_state import read_optimizer as read_optimizer
+from .preconditioned import Preconditioned as Preconditioned
+from .reading import read_edge as read_edge

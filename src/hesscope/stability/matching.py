@@ -1,0 +1,172 @@
+"""Which of the optimiser's tensors is which parameter of the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, optim
+
+from ..curvature import Problem
+from ..errors import refuse
+from .kinds import Kind, kind_named, kind_of, kind_of_groups
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One tensor of an optimiser: its name in the problem, its group's settings, its state."""
+
+    name: str
+    kind: Kind
+    group: Mapping[str, Any]
+    state: Mapping[str, Any]
+
+
+def members_of(problem: Problem, given: Any, names: Sequence[str] | None, kind: str | None) -> dict[str, Member]:
+    """Every parameter of the problem with its place in the optimiser; refused where one has none, or two."""
+    found: dict[str, Member] = {}
+    for optimizer in given if isinstance(given, list | tuple) else [given]:
+        plain = _unwrapped(optimizer)
+        if isinstance(plain, optim.Optimizer):
+            members = _by_identity(problem, plain)
+        elif isinstance(plain, Mapping):
+            members = _by_state_dict(problem, plain, names, kind)
+        else:
+            refuse(
+                "an optimiser must be a torch.optim.Optimizer, its state_dict(), or a list of such",
+                type(plain).__name__,
+                "Pass the optimiser that trains the model of this problem.",
+            )
+        for member in members:
+            if member.name in found:
+                refuse("every parameter must have one optimiser", f"{member.name!r} twice", "Pass each optimiser once.")
+            found[member.name] = member
+    missing = [name for name in problem.space.names if name not in found]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        refuse(
+            "the optimiser's groups must hold every parameter of the problem",
+            f"none for {shown}",
+            "Choose the trained ones: problem.only([...]), or pass all optimisers as a list.",
+        )
+    return {name: found[name] for name in problem.space.names}
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """The torch optimiser inside those of Lightning and Accelerate."""
+    for _ in range(4):
+        module = type(optimizer).__module__.partition(".")[0]
+        inner = (
+            getattr(optimizer, "optimizer", None)
+            if module in ("accelerate", "lightning", "pytorch_lightning")
+            else None
+        )
+        if inner is None:
+            break
+        optimizer = inner
+    return optimizer
+
+
+def _by_identity(problem: Problem, optimizer: optim.Optimizer) -> Iterator[Member]:
+    kind = kind_of(optimizer)
+    own = {id(reference()): name for name, reference in problem.origin.items() if reference() is not None}
+    matched = False
+    for group in optimizer.param_groups:
+        for tensor in group["params"]:
+            name = own.get(id(tensor))
+            if name is None or name not in problem.parameters:
+                continue
+            matched = True
+            _refuse_moved(problem, name, tensor)
+            yield Member(name, kind, group, optimizer.state.get(tensor, {}))
+    if not matched:
+        refuse(
+            "the optimiser must hold the parameters of the model that the problem was made of",
+            f"{type(optimizer).__name__} of other tensors",
+            "Make the problem from the trained model itself, or pass optimizer.state_dict().",
+        )
+
+
+def _refuse_moved(problem: Problem, name: str, tensor: Tensor) -> None:
+    """A preconditioner of now and a Hessian of before would make an edge of neither."""
+    ours = problem.parameters[name]
+    if not torch.equal(tensor.detach().to(ours), ours):
+        refuse(
+            "the problem must be at the parameters that the optimiser holds now",
+            f"another value of {name!r}",
+            "Make the problem after the step, use problem.at(model.state_dict()), or pass a checkpoint's state_dict().",
+        )
+
+
+def _by_state_dict(
+    problem: Problem, given: Mapping[str, Any], names: Sequence[str] | None, kind: str | None
+) -> Iterator[Member]:
+    groups, states = given.get("param_groups"), given.get("state")
+    if not isinstance(groups, list) or not groups or not isinstance(states, Mapping):
+        refuse(
+            "a state dict must have 'state' and 'param_groups'",
+            f"{', '.join(map(str, list(given)[:5])) or 'nothing'}",
+            "Save it with torch.save(optimizer.state_dict(), path).",
+        )
+    if not all(isinstance(g, Mapping) and isinstance(g.get("params"), list) for g in groups):
+        refuse("every group of a state dict must list its params", "one without", "Save optimizer.state_dict() again.")
+    known = kind_of_groups(groups) if kind is None else kind_named(kind)
+    order = _order(problem, groups, names)
+    everything = dict(problem.model.named_parameters())
+    for group in groups:
+        for index in group["params"]:
+            name = order[index]
+            state = states.get(index, {})
+            _refuse_other_shape(name, everything[name], state)
+            if name in problem.parameters:
+                yield Member(name, known, group, state)
+
+
+def _order(problem: Problem, groups: list[Mapping[str, Any]], names: Sequence[str] | None) -> dict[Any, str]:
+    """The name of every index: given, written down by torch, or in the order of the model's parameters."""
+    indices = [index for group in groups for index in group["params"]]
+    written = [str(name) for group in groups for name in group.get("param_names", ())]
+    everything = [name for name, _ in problem.model.named_parameters()]
+    if names is not None:
+        chosen, source = list(names), "names="
+    elif len(written) == len(indices):
+        chosen, source = written, "the names in the state dict"
+    else:
+        if len(groups) > 1:
+            refuse(
+                "a state dict of several groups must name its parameters",
+                "indices alone",
+                "Make the optimiser from model.named_parameters(), or pass names=[...] in its order.",
+            )
+        trained = [name for name in everything if name in problem.parameters]
+        chosen = next((order for order in (everything, trained) if len(order) == len(indices)), [])
+        source = f"the model, with {len(everything)} of them, {len(trained)} in the problem"
+    if len(chosen) != len(indices):
+        refuse(
+            "a state dict must have one entry per parameter of the model",
+            f"{len(indices)} entries for {source}" if not chosen else f"{len(indices)} entries and {len(chosen)} names",
+            "It is the state of another model; or pass names=[...] in the optimiser's order.",
+        )
+    unknown = [name for name in chosen if name not in everything]
+    if unknown or len(set(chosen)) != len(chosen):
+        refuse(
+            f"{source} must be those of different parameters of the model",
+            repr(unknown[0]) if unknown else "one twice",
+            f"It has: {', '.join(everything[:8])}{', ...' if len(everything) > 8 else ''}.",
+        )
+    return dict(zip(indices, chosen, strict=True))
+
+
+def _refuse_other_shape(name: str, tensor: Tensor, state: Any) -> None:
+    """Also of parameters outside the problem: one wrong shape shows that the order is wrong."""
+    if not isinstance(state, Mapping):
+        refuse("the state of a parameter must be a dict", type(state).__name__, "Save optimizer.state_dict() again.")
+    for key, value in state.items():
+        if isinstance(value, Tensor) and value.ndim and tuple(value.shape) != tuple(tensor.shape):
+            refuse(
+                f"the state of {name!r} must have its shape {tuple(tensor.shape)}",
+                f"{key!r} of {tuple(value.shape)}",
+                "It is the state of another model, or in another order: pass names=[...].",
+            )
