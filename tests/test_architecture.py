@@ -27,7 +27,7 @@ ORDER = (
     ("curvature",),
     ("layers",),
     ("partition",),
-    ("kron", "stability", "structure"),
+    ("kron", "step_stability", "structure"),
     ("pacbayes", "plots", "zoo"),
     ("analysis",),
     ("experiments",),

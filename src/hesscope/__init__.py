@@ -101,7 +101,7 @@ _HOMES = {
     "results.stability": ("EdgeReading",),
     "rng": ("Rng",),
     "space": ("ParameterSpace",),
-    "stability": (
+    "step_stability": (
         "OptimizerState",
         "Preconditioned",
         "read_edge",
@@ -198,10 +198,10 @@ if TYPE_CHECKING:
     from .results.stability import EdgeReading as EdgeReading
     from .rng import Rng as Rng
     from .space import ParameterSpace as ParameterSpace
-    from .stability import OptimizerState as OptimizerState
-    from .stability import Preconditioned as Preconditioned
-    from .stability import read_edge as read_edge
-    from .stability import read_optimizer as read_optimizer
+    from .step_stability import OptimizerState as OptimizerState
+    from .step_stability import Preconditioned as Preconditioned
+    from .step_stability import read_edge as read_edge
+    from .step_stability import read_optimizer as read_optimizer
     from .structure import block_norms as block_norms
     from .structure import block_spectra as block_spectra
     from .structure import circulant_score as circulant_score

@@ -10,7 +10,7 @@ import torch
 from torch import nn, optim
 
 import hesscope as hs
-from hesscope.stability import Preconditioned, read_optimizer
+from hesscope.step_stability import Preconditioned, read_optimizer
 from stability.quadratics import FROZEN, Quadratic, prepare, problem_of, radius
 
 ADAM: dict[str, Any] = {"lr": 0.02, "betas": (0.9, FROZEN)}

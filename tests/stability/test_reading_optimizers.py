@@ -10,7 +10,7 @@ from torch import nn, optim
 
 import hesscope as hs
 from hesscope.errors import InputError
-from hesscope.stability import Preconditioned, read_edge, read_optimizer
+from hesscope.step_stability import Preconditioned, read_edge, read_optimizer
 
 X = torch.linspace(-1, 1, 60).reshape(12, 5).sin()
 Y = torch.arange(12) % 3
