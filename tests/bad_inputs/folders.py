@@ -74,6 +74,8 @@ def _cifar() -> None:
 ROWS = [
     Row("resume-file", lambda: _again(), "folder", "mine", r"\w", files=a_file, error=FileError),
     Row("resume-number", lambda: hs.eigenpairs(large(), 3, resume=3), "resume", "3|int", r"\w"),
+    Row("resume-norms-number", lambda: hs.block_norms(problem(), "layer", resume=3), "resume", "3|int", r"\w"),
+    Row("resume-factors-number", lambda: hs.decouple(problem(), "0", resume=3), "resume", "3|int", r"\w"),
     Row("resume-foreign", lambda: _again(), "folder", "mine|thesis", r"\w", files=thesis, error=FileError),
     Row(
         "resume-unwritable",

@@ -15,7 +15,9 @@ import torch
 
 from hesscope.linalg import diagonal, eigenpairs, row_norms, solve, spectral_density, trace
 from hesscope.operators import Counted
+from hesscope.partition import Partition
 from hesscope.rng import Rng
+from hesscope.structure import block_norms
 from linalg.cases import Rotated, network_like
 
 
@@ -35,6 +37,11 @@ def run(
         method: Any = "slq" if what == "density" else what
         density = spectral_density(op, probes=3, steps=24, tol=0, method=method, resume=folder)
         return {"nodes": density.nodes, "weights": density.weights, "products": np.array(density.products)}
+    if what in ("blocks", "sampled blocks"):
+        partition = Partition(torch.arange(700) // 90, tuple(map(str, range(8))), ("all",) * 8)
+        how: Any = "exact" if what == "blocks" else "stochastic"
+        norms = block_norms(op, partition, method=how, resume=folder)
+        return {"norms": norms.norms, "stderr": norms.stderr, "products": np.array(norms.products)}
     if what in ("cg", "minres"):
         b = torch.randn(700, generator=Rng(2).torch(), dtype=torch.float64)
         method = what

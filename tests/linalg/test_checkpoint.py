@@ -20,7 +20,7 @@ from hesscope.rng import Rng
 from linalg._killed import run
 from linalg.cases import Rotated, network_like
 
-KILLED = ["eigenpairs", "density", "xtrace", "cg"]
+KILLED = ["eigenpairs", "density", "xtrace", "cg", "blocks"]
 # How many calls for products a run survives below: more than it makes between two states.
 SURVIVES = {
     "eigenpairs": 1,
@@ -34,6 +34,8 @@ SURVIVES = {
     "hutchinson": 25,
     "diagonal": 2,
     "row_norms": 2,
+    "blocks": 3,
+    "sampled blocks": 1,
 }
 # The same bits need the same number of threads.
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -60,7 +62,7 @@ def test_kill_minus_nine_in_the_middle(tmp_path: Path) -> None:
             if list((tmp_path / what).glob("state-000000[3-9]-*.npz")):
                 process.kill()
         time.sleep(0.01)
-    assert [process.returncode for process in processes.values()] == [-signal.SIGKILL] * 4
+    assert [process.returncode for process in processes.values()] == [-signal.SIGKILL] * len(KILLED)
     assert not (tmp_path / "out.npz").exists()
     for what in KILLED:
         spent: list[int] = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from ..curvature import Problem
-from ..errors import HesscopeError
+from ..errors import FileError, HesscopeError
 from ..kron import Decoupling, approximate_full_eigenpairs, decouplable_layers, decouple, decouple_layers
 from ..kron.curvature_choice import layer_curvature
 from ..measure import Array, AtomicMeasure
@@ -48,7 +49,8 @@ def _fine_norms(run: Context) -> BlockNorms | None:
 
 def _norms(run: Context, kind: Kind) -> BlockNorms:
     run.announce(f"blocks by {kind}")
-    return run.stages.run(BlockNorms, f"blocks-{kind}", partial(block_norms, run.problem, kind))
+    kept = run.stages.state(f"blocks-{kind}")
+    return run.stages.run(BlockNorms, f"blocks-{kind}", partial(block_norms, run.problem, kind, resume=kept))
 
 
 def kronecker(run: Context) -> tuple[tuple[KroneckerComparison, ...], KroneckerPrediction | None]:
@@ -59,7 +61,7 @@ def kronecker(run: Context) -> tuple[tuple[KroneckerComparison, ...], KroneckerP
         return (), None
     run.announce("Kronecker factors")
     affordable = _without_dear(run, names)
-    parts = list(_decouplings(problem, affordable).values())
+    parts = list(_decouplings(problem, affordable, run.stages.state("factors")).values())
     if len(parts) < len(affordable):
         missing = len(affordable) - len(parts)
         run.notes.append(f"{missing} layers have no Kronecker form (tied weights, or used twice).")
@@ -100,10 +102,12 @@ def second_derivative_passes(problem: Problem, layer: str) -> int:
     return 0 if how.gauss_newton else how.positions * how.layer.outputs
 
 
-def _decouplings(problem: Problem, layers: list[str]) -> dict[str, Decoupling]:
+def _decouplings(problem: Problem, layers: list[str], kept: Path | None) -> dict[str, Decoupling]:
     """E[M] and E[xxᵀ] of these layers, in one pass; layers that cannot be taken apart are left out."""
     try:
-        return decouple_layers(problem, layers) if layers else {}
+        return decouple_layers(problem, layers, resume=kept) if layers else {}
+    except FileError:
+        raise
     except HesscopeError:
         pass
     found = {}

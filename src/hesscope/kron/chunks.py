@@ -37,7 +37,7 @@ class ChunkedData:
 
     def __init__(self, problem: Problem, layers: Sequence[LayerCurvature]) -> None:
         self.problem, self.layers = problem, tuple(layers)
-        self._chunk_bytes = min(max(problem.memory_budget.limit / 4, _LEAST_CHUNK), _MOST_CHUNK)
+        self.chunk_bytes = min(max(problem.memory_budget.limit / 4, _LEAST_CHUNK), _MOST_CHUNK)
         self._tried = 0  # chunks, of those that factors are used for
 
     @cached_property
@@ -50,15 +50,20 @@ class ChunkedData:
         apart = [layer for layer in self.facts.exact if layer.multiplies and not layer.positions_apart]
         return LayerCurvature(apart[-1], True) if apart and self.problem.has_outputs else None
 
-    def chunks(self) -> Iterator[Any]:
-        """Batches, cut so that what is held of one chunk fits into a quarter of the memory the problem may use."""
+    def chunks(self, skip: int = 0) -> Iterator[Any]:
+        """Batches, cut so that what is held of one chunk fits into a quarter of the memory the problem may use.
+
+        The first `skip` of them were seen by an earlier run.
+        """
         number = 0
         for batch in self.problem.batches:
             size = examples_in(batch)
             assert size is not None  # or no layer were exact
-            step = max(1, int(self._chunk_bytes // self._bytes_per_example(batch))) if size > 1 else 1
+            step = max(1, int(self.chunk_bytes // self._bytes_per_example(batch))) if size > 1 else 1
             for start in range(0, size, step):
                 chunk, number = _between(batch, start, start + step), number + 1
+                if number <= skip:
+                    continue
                 if number > self._tried:
                     self.need_linear_outputs(chunk)
                     self._tried = number

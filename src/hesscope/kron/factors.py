@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -111,20 +112,30 @@ class Decoupling:
 
 
 def decouple(
-    problem: Problem, layer: str, *, reduction: Reduction = "expand", curvature: Curvature = "auto"
+    problem: Problem,
+    layer: str,
+    *,
+    reduction: Reduction = "expand",
+    curvature: Curvature = "auto",
+    resume: str | os.PathLike[str] | None = None,
 ) -> Decoupling:
     """E[M] ⊗ E[x xᵀ] ≈ E[M ⊗ x xᵀ], the layer's Hessian; expectations over what the loss counts.
 
     One pass over the data: a forward, and one backward pass per class behind the layer where that is piecewise linear
     (M = Gᵀ A G is then exact), else one double-backward pass per output; the result says which. Use `decouple_layers`
-    for several layers at the price of one. Memory is bounded by `Problem.of(memory=...)`.
+    for several layers at the price of one. Memory is bounded by `Problem.of(memory=...)`. `resume`: a folder; the same
+    call goes on where a stopped one was.
     Wu et al. (2022), Sections 2, 3 and A.2; docs/theory/decoupling.md.
     """
-    return decouple_layers(problem, [layer], curvature=curvature)[layer].with_reduction(reduction)
+    return decouple_layers(problem, [layer], curvature=curvature, resume=resume)[layer].with_reduction(reduction)
 
 
 def decouple_layers(
-    problem: Problem, layers: Sequence[str] | None = None, *, curvature: Curvature = "auto"
+    problem: Problem,
+    layers: Sequence[str] | None = None,
+    *,
+    curvature: Curvature = "auto",
+    resume: str | os.PathLike[str] | None = None,
 ) -> dict[str, Decoupling]:
     """`decouple` for several layers in one pass over the data; by default for all that can be decoupled."""
     if layers is not None and (isinstance(layers, str) or not isinstance(layers, Sequence)):
@@ -143,7 +154,7 @@ def decouple_layers(
                 f"{how.layer.name!r}, a convolution with {how.layer.groups} groups",
                 "hs.layer_hessian is exact for it.",
             )
-    found = gather_moments(problem, chosen)
+    found = gather_moments(problem, chosen, resume)
     return {
         how.layer.name: Decoupling(
             how.layer.name,

@@ -30,6 +30,15 @@ class GramSum:
             self._total += self._recent.double().cpu()
             self._recent = None
 
+    def restore(self, total: Tensor) -> None:
+        """Go on from the upper triangle that `upper` gave."""
+        self._total = total
+
+    def upper(self) -> Tensor:
+        """What was added so far, above the diagonal and on it."""
+        self.settle()
+        return self._total
+
     def value(self) -> Tensor:
         """The symmetric sum."""
         self.settle()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
+from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
+from ..linalg.checkpoint import Arrays, kept_in
+from ..linalg.steps import Steps
 from .chunks import ChunkedData
 from .columns import unit_weights
 from .curvature_choice import LayerCurvature
 from .grams import GramSum
+
+Folder = str | os.PathLike[str] | None
+_GRAMS = ("expanded", "reduced", "inputs", "mean_inputs")
 
 
 @dataclass
@@ -29,12 +36,27 @@ class Moments:
 
 
 @differentiable()
-def gather_moments(problem: Problem, layers: Sequence[LayerCurvature]) -> list[Moments]:
+def gather_moments(problem: Problem, layers: Sequence[LayerCurvature], resume: Folder = None) -> list[Moments]:
     """One pass over the data: forward, one backward pass per class through all layers at once, and Gram matrices."""
+    names = [(layer.layer.name, layer.curvature) for layer in layers]
+    with kept_in(resume, Hessian(problem), "Kronecker factors", layers=names) as store:
+        return _gather(problem, layers, Steps(store))
+
+
+def _gather(problem: Problem, layers: Sequence[LayerCurvature], steps: Steps) -> list[Moments]:
     data = ChunkedData(problem, layers)
     sums = [_Sums(layer) for layer in layers]
+    if steps.found:
+        data.chunk_bytes = float(steps.found["chunk bytes"])
+        for i, total in enumerate(sums):
+            total.restore(steps.found, i)
+
+    def state() -> Arrays:
+        parts = (total.state(i) for i, total in enumerate(sums))
+        return {name: array for part in parts for name, array in part.items()} | {"chunk bytes": data.chunk_bytes}
+
     by_factors = [total for layer, total in zip(layers, sums, strict=True) if layer.gauss_newton]
-    for chunk in data.chunks():
+    for chunk in data.chunks(steps.done("chunks")):
         run = data.run(chunk)
         owners = data.owners(run)
         for columns in data.columns(run, owners):
@@ -45,6 +67,8 @@ def gather_moments(problem: Problem, layers: Sequence[LayerCurvature]) -> list[M
                 total.add_dense(run.second_derivative(i))
             total.add_inputs(run.patches(i).squeeze(2), unit_weights(run, i, None if owners is None else owners[i]))
             total.settle()
+        steps.made("chunks", state)
+    steps.finish(state)
     return [total.finish(problem) for total in sums]
 
 
@@ -88,6 +112,23 @@ class _Sums:
     def settle(self) -> None:
         for total in (self.expanded, self.reduced, self.inputs, self.mean_inputs):
             total.settle()
+
+    def state(self, number: int) -> Arrays:
+        """The sums of layer `number` by name."""
+        grams = {f"{number} {name}": getattr(self, name).upper().numpy() for name in _GRAMS}
+        places = {f"{number} position {count}": where.numpy() for count, where in self.by_position.items()}
+        rest = {"dense": self.dense.numpy(), "mean": self.mean.numpy(), "weight": np.array(self.weight)}
+        return grams | places | {f"{number} {name}": value for name, value in rest.items()}
+
+    def restore(self, state: Arrays, number: int) -> None:
+        """Go on from `state`."""
+        for name in _GRAMS:
+            getattr(self, name).restore(torch.from_numpy(state[f"{number} {name}"]))
+        self.dense, self.mean = (torch.from_numpy(state[f"{number} {name}"]) for name in ("dense", "mean"))
+        self.weight = float(state[f"{number} weight"])
+        places = [name for name in state if name.startswith(f"{number} position ")]
+        self.by_position = {int(name.rsplit(" ", 1)[1]): torch.from_numpy(state[name]) for name in places}
+        self.several = bool(places)
 
     def finish(self, problem: Problem) -> Moments:
         expanded, inputs = self.expanded.value() + self.dense[0], self.inputs.value()

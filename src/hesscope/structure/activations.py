@@ -51,21 +51,22 @@ class Activations:
         self.inputs = [torch.cat(parts) for parts in inputs]
         self.slopes = [torch.cat(parts) for parts in slopes]
         self.output = OutputCurvature.of(rows) if structure.has_output else None
-        self.products = 0
 
     @property
     def hidden(self) -> range:
         """The layers whose curvature needs products; that of the output layer is known from the loss."""
         return range(len(self.structure.layers) - (1 if self.structure.has_output else 0))
 
-    def rows(self, layer: int) -> Iterator[NeuronRows]:
-        """M and R of one hidden layer, in chunks of neurons that fit in memory."""
+    def rows(self, layer: int, skip: int = 0) -> Iterator[NeuronRows]:
+        """M and R of one hidden layer, in chunks of neurons that fit in memory; the first `skip` neurons are not needed."""
         layers = self.structure.layers
         per_neuron = len(self.inputs[0]) * sum(q.outputs + q.width for q in layers[layer:])
         chunk = max(1, _CHUNK_NUMBERS // per_neuron)
         total = layers[layer].outputs
         for first in range(0, total, chunk):
             count = min(chunk, total - first)
+            if first + count <= skip:
+                continue
             curvature: dict[int, list[Tensor]] = {q: [] for q in range(layer, len(layers))}
             moved: dict[int, list[Tensor]] = {q: [] for q in range(layer + 1, len(layers))}
             for trace in self._traces():
@@ -74,7 +75,6 @@ class Activations:
                 if self.matrix == "hessian":
                     for q, value in trace.moved(layer, first, count).items():
                         moved[q].append(layers[q].augment_derivative(value))
-            self.products += count
             yield NeuronRows(
                 layer,
                 first,

@@ -1,14 +1,14 @@
-"""Columns of a curvature matrix by products with unit vectors, many at a time, by the way that measures fastest."""
+"""Columns of a curvature matrix by products with unit vectors, many at a time."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from ..curvature import GaussNewton, Hessian
+from ..curvature.data import examples_in
 from ..curvature.engines.graphs import GradientGraphs
 from ..errors import DerivativeError, refuse
 from ..operators import LinearOperator
@@ -16,47 +16,49 @@ from ..space import ParameterSpace
 from .source import MatrixSource
 from .stack import Structure
 
-_WIDTHS = (16, 64)
+_WIDTH = 16
+_BATCHED = 2e6  # parameters times examples, beyond which products one by one were measured to be faster
 
 
-def column_tiles(source: MatrixSource, structure: Structure | None, order: Tensor) -> Iterator[tuple[int, Tensor]]:
+def column_tiles(
+    source: MatrixSource, structure: Structure | None, order: Tensor, skip: int = 0
+) -> Iterator[tuple[int, Tensor]]:
     """The rows of what is in no structured layer against everything from them on, in streaming order: (start, values).
 
     A tensor's columns need only the rows of itself and of what follows: autograd then skips the rest of the backward
-    pass, and the symmetric half is never computed.
+    pass, and the symmetric half is never computed. The first `skip` tiles are left out.
     """
     operator = source.products()
-    width = choose_fastest(operator) if isinstance(operator, Hessian) and source.operator is None else 16
+    if isinstance(operator, Hessian) and source.operator is None:
+        choose_method(operator)
     if not isinstance(operator, Hessian | GaussNewton) or operator.rows != operator.problem.space:
-        yield from _plain_tiles(operator, width)
+        for first, columns in _unit_products(operator, skip):
+            yield first, columns[first:].T
         return
     space = operator.problem.space
     start = 0
     taken = list(space.names if structure is None else structure.others)
     layered = [n for layer in (structure.layers if structure else ()) for n in (layer.weight, layer.bias) if n]
     for place, name in enumerate(taken):
-        wanted = space.only([*taken[place:], *layered])
-        block = operator.restricted(wanted, space.only([name]))
-        # The block's rows follow the parameters' order; `pick` brings them into streaming order.
-        position = {int(flat): k for k, flat in enumerate(_places(space, wanted).tolist())}
-        pick = torch.tensor([position[int(flat)] for flat in order[start:].tolist()])
-        size = block.shape[1]
-        for first, columns in _unit_products(block, width):
-            yield start + first, columns[pick[first:]].T
+        size = space.only([name]).size
+        tiles = -(-size // _WIDTH)
+        if skip < tiles:
+            wanted = space.only([*taken[place:], *layered])
+            block = operator.restricted(wanted, space.only([name]))
+            # The block's rows follow the parameters' order; `pick` brings them into streaming order.
+            position = {int(flat): k for k, flat in enumerate(_places(space, wanted).tolist())}
+            pick = torch.tensor([position[int(flat)] for flat in order[start:].tolist()])
+            for first, columns in _unit_products(block, skip):
+                yield start + first, columns[pick[first:]].T
         start += size
+        skip = max(0, skip - tiles)
 
 
-def _plain_tiles(operator: LinearOperator, width: int) -> Iterator[tuple[int, Tensor]]:
-    """Every column of a symmetric operator, from its diagonal on."""
-    for first, columns in _unit_products(operator, width):
-        yield first, columns[first:].T
-
-
-def _unit_products(operator: LinearOperator, width: int) -> Iterator[tuple[int, Tensor]]:
-    """Products with unit vectors, `width` at a time: (first, columns)."""
+def _unit_products(operator: LinearOperator, skip: int) -> Iterator[tuple[int, Tensor]]:
+    """Products with unit vectors, some at a time: (first, columns)."""
     size = operator.shape[1]
-    for first in range(0, size, width):
-        columns = operator.unit_products(first, min(first + width, size))
+    for first in range(skip * _WIDTH, size, _WIDTH):
+        columns = operator.unit_products(first, min(first + _WIDTH, size))
         if not bool(torch.isfinite(columns).all()):
             refuse(
                 f"products of {operator!r} must be finite",
@@ -72,27 +74,18 @@ def _places(space: ParameterSpace, part: ParameterSpace) -> Tensor:
     return torch.cat([torch.arange(places[name].start, places[name].stop) for name in part.names])
 
 
-def choose_fastest(operator: Hessian) -> int:
-    """Set the operator to batched or one-by-one products, whichever is faster here; returns how many to ask for at once.
+def choose_method(operator: Hessian) -> None:
+    """Set the operator to products many at once where the network is small, which takes a third of the time there.
 
-    Batching halves the time of small networks and loses on large ones, so each way is timed once on a few columns.
+    By size and not by the clock: the two ways differ in rounding, and the same call gives the same bits.
     """
     engine = operator._engine
     if operator.problem.distributed or not isinstance(engine, GradientGraphs):
-        return 16  # processes that share the work must ask for the same
-    n = operator.shape[1]
-    best, choice = float("inf"), ("kept", 16)
-    for method, width in (("kept", 2), *(("batched", width) for width in _WIDTHS if width <= n)):
-        block = torch.eye(n, width, dtype=operator.dtype, device=operator.device)
-        engine.method = method
+        return  # processes that share the work must ask for the same
+    examples = sum(examples_in(batch) or 1 for batch in operator.problem.batches)
+    engine.method = "batched" if examples * operator.shape[1] <= _BATCHED else "kept"
+    if engine.method == "batched":
         try:
-            operator.apply(block[:, :2])
-            began = time.perf_counter()
-            operator.apply(block)
+            operator.apply(torch.eye(operator.shape[1], 2, dtype=operator.dtype, device=operator.device))
         except DerivativeError:  # an operation without a batching rule
-            continue
-        each = (time.perf_counter() - began) / width
-        if each < best:
-            best, choice = each, (method, max(16, width))
-    engine.method = choice[0]
-    return choice[1]
+            engine.method = "kept"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from ..curvature import Fisher, GaussNewton, Hessian, Problem
@@ -30,6 +31,10 @@ class MatrixSource:
 
     def products(self) -> LinearOperator:
         """The operator to multiply with."""
+        return self._products
+
+    @cached_property
+    def _products(self) -> LinearOperator:
         if self.operator is not None:
             return self.operator
         assert self.problem is not None

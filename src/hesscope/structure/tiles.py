@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch import Tensor
 from .activations import Activations, NeuronRows
 from .columns import column_tiles
 from .gram import nonzero_entries
-from .output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .output_curvature import DiagonalCurvature, OutputCurvature, SoftmaxCurvature
 from .source import MatrixSource
 from .stack import LinearLayer, Structure
 
@@ -52,6 +54,12 @@ class Stream:
         return self.source.size - sum(layer.outputs * layer.width for layer in self.layers)
 
     @property
+    def hidden_outputs(self) -> int:
+        """How many outputs of structured layers cost a product each."""
+        known = self.structure is not None and self.structure.has_output
+        return sum(layer.outputs for layer in (self.layers[:-1] if known else self.layers))
+
+    @property
     def natural(self) -> bool:
         """Whether the streaming order is that of the parameters."""
         return torch.equal(self.order, torch.arange(len(self.order)))
@@ -61,27 +69,27 @@ class Stream:
         if self.layers:
             yield from self.layer_tiles(self.activations)
 
-    def other_tiles(self) -> Iterator[Tile]:
-        """The rows of everything that is not a structured layer, by products."""
+    def other_tiles(self, skip: int = 0) -> Iterator[Tile]:
+        """The rows of everything that is not a structured layer, by products, but for the first `skip` tiles."""
         if self.unstructured:
-            for start, values in column_tiles(self.source, self.structure, self.order):
+            for start, values in column_tiles(self.source, self.structure, self.order, skip):
                 self.products += len(values)
                 yield Tile(start, values)
 
-    def layer_tiles(self, seen: Activations) -> Iterator[Tile]:
-        """The rows of the structured layers, neuron by neuron, from weighted Gram matrices."""
+    def layer_tiles(self, seen: Activations, skip: int = 0) -> Iterator[Tile]:
+        """The rows of the structured layers, neuron by neuron, from weighted Gram matrices, but for the first `skip`."""
         start = self.unstructured
         scale = seen.structure.problem.scale
         for p in seen.hidden:
-            width = self.layers[p].width
-            for rows in seen.rows(p):
-                for k in range(rows.count):
-                    yield Tile(start, _neuron_tile(seen, rows, k).mul_(scale))
-                    start += width
-        self.products += seen.products
+            layer, left_out = self.layers[p], min(skip, self.layers[p].outputs)
+            skip -= left_out
+            for rows in seen.rows(p, left_out):
+                for k in range(max(0, left_out - rows.first), rows.count):
+                    yield Tile(start + (rows.first + k) * layer.width, _neuron_tile(seen, rows, k).mul_(scale))
+            start += layer.outputs * layer.width
         if seen.output is not None:
-            for offset, values in _output_tiles(seen):
-                yield Tile(start + offset, values.mul_(scale))
+            for offset, values in islice(_output_tiles(seen), skip, None):
+                yield Tile(start + offset, values().mul_(scale))
 
 
 def _neuron_tile(seen: Activations, rows: NeuronRows, k: int) -> Tensor:
@@ -168,8 +176,8 @@ def _rank_one(weights: Tensor) -> tuple[Tensor, Tensor] | None:
     return (a, b) if float((weights - a[:, None] * b).abs().max()) <= tolerance else None
 
 
-def _output_tiles(seen: Activations) -> Iterator[tuple[int, Tensor]]:
-    """Σ_n A_n ⊗ x_n x_nᵀ of the output layer, as (offset in the layer, rows from the diagonal on)."""
+def _output_tiles(seen: Activations) -> Iterator[tuple[int, Callable[[], Tensor]]]:
+    """Σ_n A_n ⊗ x_n x_nᵀ of the output layer, as (offset in the layer, what computes the rows from the diagonal on)."""
     x, curvature = seen.inputs[-1], seen.output
     assert curvature is not None
     width = x.shape[1]
@@ -177,16 +185,21 @@ def _output_tiles(seen: Activations) -> Iterator[tuple[int, Tensor]]:
     if isinstance(curvature, DiagonalCurvature):
         shared = weighted_gram(left, curvature.second[:, :1], x) if curvature.same else None
         for j in range(curvature.outputs):
-            block = shared.clone() if shared is not None else weighted_gram(left, curvature.second[:, j : j + 1], x)
-            yield j * width, block
+            own = partial(weighted_gram, left, curvature.second[:, j : j + 1], x)
+            yield j * width, own if shared is None else shared.clone
         return
     if not isinstance(curvature, SoftmaxCurvature):
         for j in range(curvature.outputs):
-            yield j * width, weighted_gram(left, curvature.row(j, j), x)
+            yield j * width, partial(_row_tile, curvature, x, left, j)
         return
     step = max(1, min(curvature.outputs, -(-curvature.outputs // 4), _PIECE // (curvature.outputs * width * width)))
     for first in range(0, curvature.outputs, step):
-        yield first * width, _softmax_tile(curvature, x, left, first, min(curvature.outputs, first + step))
+        last = min(curvature.outputs, first + step)
+        yield first * width, partial(_softmax_tile, curvature, x, left, first, last)
+
+
+def _row_tile(curvature: OutputCurvature, x: Tensor, left: Tensor, j: int) -> Tensor:
+    return weighted_gram(left, curvature.row(j, j), x)
 
 
 def _softmax_tile(curvature: SoftmaxCurvature, x: Tensor, left: Tensor, first: int, last: int) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...folders import StateFolder
 from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
@@ -22,15 +23,21 @@ class Blocks(Source):
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def kept(self) -> Path:
+        return self.out / f"blocks-{self.by}-state"
+
     def run(self, bars: Bars) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.layers import norms_panel
         from ...plots.static import figure_of
         from ...structure import block_norms
 
+        if self.kept.exists():
+            StateFolder(self.kept).close()  # refuses what is not ours, before anything is computed
         problem = self.load().problem
         bars(f"blocks by {self.by}", 0)
-        found = block_norms(problem, self.by)
+        found = block_norms(problem, self.by, resume=self.kept)
         kind = "exact" if found.exact else "estimated"
         lines = [
             f"{len(found.names)} blocks by {self.by}, norms {kind}",
@@ -48,4 +55,5 @@ class Blocks(Source):
         }
         files = [found.save(self.out / f"blocks-{self.by}")]
         files += save_figures({f"blocks-{self.by}": figure_of([norms_panel(found)])}, self.out)
+        StateFolder(self.kept).clear()
         return CommandOutput(lines, data, True, files)
