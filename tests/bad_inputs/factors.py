@@ -53,6 +53,14 @@ ROWS = [
         "Linear",
         "Layers here: 0, 2",
     ),
+    Row("decouple-directions-one", lambda: hs.decouple(problem(), "0", directions=1), "directions must", "1", "halves"),
+    Row(
+        "decouple-directions-word",
+        lambda: hs.decouple(problem(), "0", directions="many"),
+        "directions must",
+        "many",
+        "every one",
+    ),
     Row("decouple-layer-none", lambda: hs.decouple(problem(), None), "layer must be", "None", "Layers here: 0, 2"),
     Row(
         "decouple-layer-without-weight",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ class ChunkRun:
     run: Capture
     layers: tuple[LayerCurvature, ...]
     near_outputs: ChunkRun | None = None  # the same with one layer close to the outputs, whose units are examples
+    _pulled: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # u, and Jᵀu as a graph in it, by layer
 
     @staticmethod
     def of(
@@ -69,6 +70,18 @@ class ChunkRun:
         """M of one layer as a map, by double backward."""
         (slope,) = self.only([index]).run.gradients(create_graph=True)
         return SecondDerivative(self.layers[index], self.run.layers[index].z, slope)
+
+    def gauss_newton_product(self, index: int, y: Tensor) -> Tensor:
+        """Jᵀ (∂²ℓ/∂f²) J y of one layer for y of shape `(U, P, m)`, all positions at once."""
+        part, layer, z = self.only([index]), self.layers[index], self.run.layers[index].z
+        if not len(self.rows.f) or not self.rows.f.requires_grad:
+            return torch.zeros_like(y)
+        if index not in self._pulled:
+            free = torch.zeros_like(self.rows.f, requires_grad=True)
+            self._pulled[index] = free, part.run.gradients(free, create_graph=True)[0]
+        free, pulled = self._pulled[index]
+        image = second_derivative_product(pulled, free, layer.raw(y, z))
+        return part.gradients(self.rows.curvature(image))[0]
 
     def second_derivative(self, index: int) -> Tensor:
         """M_u = ∂²ℓ/∂z_u² of every unit, `(U, Pm, Pm)`, by one double-backward pass per entry of z_u."""

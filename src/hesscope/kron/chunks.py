@@ -15,7 +15,7 @@ from ..curvature.data import examples_in, first_examples, map_tensors, take
 from ..layers import ProblemFacts, facts_of
 from ..rng import Rng
 from .chunk_run import ChunkRun
-from .columns import gauss_newton_columns, row_owners, unit_weights
+from .columns import gauss_newton_columns, row_owners, sampled_columns, unit_weights
 from .curvature_choice import LayerCurvature
 
 _LEAST_CHUNK, _MOST_CHUNK = 32e6, 256e6
@@ -89,11 +89,22 @@ class ChunkedData:
 
     def columns(self, run: ChunkRun, owners: list[Tensor] | None) -> Iterator[tuple[Tensor, ...]]:
         """N_s of the layers with Gauss-Newton factors, column after column."""
-        wanted = [i for i, layer in enumerate(self.layers) if layer.gauss_newton]
+        wanted = [i for i, layer in enumerate(self.layers) if layer.gauss_newton and not layer.directions]
         if not wanted:
             return iter(())
         assert owners is not None
         return gauss_newton_columns(run.only(wanted), [owners[i] for i in wanted])
+
+    def random_columns(
+        self, run: ChunkRun, number: int, rng: Rng
+    ) -> Iterator[tuple[int, list[int], tuple[Tensor, ...]]]:
+        """N of the layers that take random directions, of chunk `number`: which direction, which layers, and theirs."""
+        rank = torch.distributed.get_rank() if self.problem.distributed else 0
+        for count in sorted({layer.directions for layer in self.layers if layer.directions}):
+            wanted = [i for i, layer in enumerate(self.layers) if layer.directions == count]
+            draws = sampled_columns(run.only(wanted), count, rng.child("directions", rank, number))
+            for draw, columns in enumerate(draws):
+                yield draw, wanted, columns
 
     def layer_chunks(self, chunk: Any) -> list[LayerChunk]:
         """What each layer makes of one chunk."""
@@ -120,7 +131,9 @@ class ChunkedData:
         for i, layer in enumerate(self.layers):
             units, positions, m = run.shape(i)
             size = run.run.layers[i].z.element_size()
-            if layer.gauss_newton:
+            if layer.directions:
+                total += 4 * units * positions * m * size
+            elif layer.gauss_newton:
                 columns = run.rows.columns() * max(1, -(-len(run.rows.f) // units))
                 total += columns * units * positions * m * size
                 if columns < positions:  # then per-example gradients are held instead

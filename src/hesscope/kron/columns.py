@@ -34,6 +34,13 @@ def gauss_newton_columns(run: ChunkRun, owners: Sequence[Tensor]) -> Iterator[tu
             yield run.gradients(column if turns.shape[1] == 1 else column * mine)
 
 
+def sampled_columns(run: ChunkRun, count: int, rng: Rng) -> Iterator[tuple[Tensor, ...]]:
+    """N = Gᵀ S ε of every layer for random signs ε over all rows and columns at once: E[N Nᵀ] = M, pass by pass."""
+    for draw in range(count):
+        if len(run.rows.f):
+            yield run.gradients(run.rows.random_column(rng.child(draw).torch()))
+
+
 def loss_columns(rows: OutputLoss) -> Iterator[Tensor]:
     """Columns q_s of a factor of ∂²ℓ/∂f², as few as there can be: c - 1 for a softmax over c classes."""
     if not isinstance(rows, SoftmaxLoss):

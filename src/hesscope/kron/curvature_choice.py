@@ -12,6 +12,7 @@ from ..curvature.given_problem import need_problem
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import CapturedLayer, LayerFacts, ProblemFacts, facts_of
+from .directions import Directions, affordable, derivative_passes, need_directions, number_of_directions
 
 Curvature = Literal["auto", "gauss_newton", "second_derivative"]
 _BLOCK = "Use hs.Hessian(problem).block(...) for it."
@@ -26,6 +27,7 @@ class LayerCurvature:
 
     layer: LayerFacts
     gauss_newton: bool
+    directions: int = 0  # random ones in the outputs, of which factors are made; 0: every one
 
     @property
     def exact(self) -> bool:
@@ -46,7 +48,8 @@ class LayerCurvature:
         """In words, for results."""
         if not self.gauss_newton:
             return "second derivative, exact"
-        return "Gauss-Newton factors, exact here" if self.exact else "Gauss-Newton factors, an approximation here"
+        drawn = f" from {self.directions} random directions" if self.directions else ""
+        return f"Gauss-Newton factors{drawn}, " + ("exact here" if self.exact else "an approximation here")
 
     def units(self, z: Tensor) -> Tensor:
         """An output, or a gradient in it, as `(U, P, m)`."""
@@ -64,8 +67,11 @@ class LayerCurvature:
 
 
 @differentiable()
-def layer_curvature(problem: Problem, name: str, curvature: Curvature = "auto") -> LayerCurvature:
+def layer_curvature(
+    problem: Problem, name: str, curvature: Curvature = "auto", directions: Directions = "all"
+) -> LayerCurvature:
     """The layer called `name` with what is known of it; refuses what would give a wrong Hessian."""
+    need_directions(directions)
     if curvature not in ("auto", "gauss_newton", "second_derivative"):
         refuse("curvature must be auto, gauss_newton or second_derivative", f"{curvature!r}", "Leave it at 'auto'.")
     _ = need_problem(problem).scale  # refuses a loss that is not finite, in its own words
@@ -76,7 +82,15 @@ def layer_curvature(problem: Problem, name: str, curvature: Curvature = "auto") 
             refuse(
                 "Gauss-Newton factors need a convex loss with a known factor", "another loss", "Use curvature='auto'."
             )
-    return LayerCurvature(layer, curvature == "gauss_newton" or (curvature == "auto" and layer.gauss_newton))
+    factors = curvature == "gauss_newton" or (curvature == "auto" and _factors_fit(problem, layer, directions))
+    return LayerCurvature(layer, factors, number_of_directions(problem, layer, directions) if factors else 0)
+
+
+def _factors_fit(problem: Problem, layer: LayerFacts, directions: Directions) -> bool:
+    """Where factors are exact; and where second derivatives over many positions would take more than seconds."""
+    if layer.gauss_newton or directions == "all" or not facts_of(problem).columns:
+        return layer.gauss_newton
+    return directions != "auto" or (layer.positions > 1 and not affordable(problem, derivative_passes(layer)))
 
 
 @differentiable()

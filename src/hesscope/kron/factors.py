@@ -14,7 +14,9 @@ from torch import Tensor
 from ..curvature import Problem
 from ..errors import refuse
 from ..operators import Kronecker
+from ..rng import Rng
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature, matrix_layers
+from .directions import Directions
 from .layer_operator import LayerHessian
 from .moments import Moments, gather_moments
 from .nearest import NearestKronecker, nearest_kronecker
@@ -51,6 +53,11 @@ class Decoupling:
         if self.reduction == "expand":
             return self._moments.expanded
         return self._moments.reduced
+
+    @property
+    def output_hessian_stderr(self) -> float:
+        """How far E[M] is from what every output direction would give, in Frobenius norm; 0 where it is exactly that."""
+        return self._moments.stderr if self.reduction == "expand" else self._moments.reduced_stderr
 
     @property
     def input_autocorrelation(self) -> Tensor:
@@ -117,6 +124,8 @@ def decouple(
     *,
     reduction: Reduction = "expand",
     curvature: Curvature = "auto",
+    directions: Directions = "auto",
+    rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> Decoupling:
     """E[M] ⊗ E[x xᵀ] ≈ E[M ⊗ x xᵀ], the layer's Hessian; expectations over what the loss counts.
@@ -125,9 +134,15 @@ def decouple(
     (M = Gᵀ A G is then exact), else one double-backward pass per output; the result says which. Use `decouple_layers`
     for several layers at the price of one. Memory is bounded by `Problem.of(memory=...)`. `resume`: a folder; the same
     call goes on where a stopped one was.
+
+    Over many interacting positions, as in a transformer, either takes a pass per position and output. Where that is more
+    than seconds, E[M] is that of the Gauss-Newton matrix from 16 random output directions, each one backward pass with
+    all positions at once: unbiased, with `output_hessian_stderr`. `directions` is their number, or "all" for every one;
+    `curvature="second_derivative"` insists on those.
     Wu et al. (2022), Sections 2, 3 and A.2; docs/theory/decoupling.md.
     """
-    return decouple_layers(problem, [layer], curvature=curvature, resume=resume)[layer].with_reduction(reduction)
+    found = decouple_layers(problem, [layer], curvature=curvature, directions=directions, rng=rng, resume=resume)
+    return found[layer].with_reduction(reduction)
 
 
 def decouple_layers(
@@ -135,6 +150,8 @@ def decouple_layers(
     layers: Sequence[str] | None = None,
     *,
     curvature: Curvature = "auto",
+    directions: Directions = "auto",
+    rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> dict[str, Decoupling]:
     """`decouple` for several layers in one pass over the data; by default for all that can be decoupled."""
@@ -146,7 +163,7 @@ def decouple_layers(
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         refuse("each layer must be named once", f"{repeated[0]!r} several times", "Drop the repetition.")
-    chosen = [layer_curvature(problem, name, curvature) for name in names]
+    chosen = [layer_curvature(problem, name, curvature, directions) for name in names]
     for how in chosen:
         if how.layer.groups > 1:
             refuse(
@@ -154,7 +171,7 @@ def decouple_layers(
                 f"{how.layer.name!r}, a convolution with {how.layer.groups} groups",
                 "hs.layer_hessian is exact for it.",
             )
-    found = gather_moments(problem, chosen, resume)
+    found = gather_moments(problem, chosen, resume, Rng.of(rng))
     return {
         how.layer.name: Decoupling(
             how.layer.name,

@@ -17,13 +17,16 @@ from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature
+from .directions import Directions, refuse_sampled
 from .layer_proof import proven
-from .lazy_block import LazyBlock
+from .lazy_block import LazyBlock, LazyFactors
 
 _MOST_PASSES = 512  # for the matrices of a trial; beyond, only its products by double backward are tried
 
 
-def layer_hessian(problem: Problem, layer: str, *, curvature: Curvature = "auto") -> LayerHessian:
+def layer_hessian(
+    problem: Problem, layer: str, *, curvature: Curvature = "auto", directions: Directions = "auto"
+) -> LayerHessian:
     """H = E[M ⊗ x xᵀ], exactly, over the layer's weight in torch's (row-major) order; no autodiff per vector.
 
     A weight that is stored with its inputs first (GPT-2's Conv1D) is read as the matrix W of z = W x, row by row.
@@ -36,9 +39,12 @@ def layer_hessian(problem: Problem, layer: str, *, curvature: Curvature = "auto"
     inside nn.MultiheadAttention ("attention.in_proj", "attention.out_proj"). The first product is preceded by a proof
     on a few examples, `.verified`.
 
-    `curvature`: "auto", or "gauss_newton" / "second_derivative" to insist on one.
+    `curvature`: "auto", or "gauss_newton" / "second_derivative" to insist on one. Over many interacting positions (the
+    layers of a transformer) "auto" takes the Gauss-Newton matrix where second derivatives take more than seconds, and
+    `.curvature` says so. Where factors of all `directions` would take too many passes, products are those of autodiff
+    behind the layer: slower, and as exact.
     """
-    return LayerHessian(problem, layer_curvature(problem, layer, curvature))
+    return LayerHessian(problem, layer_curvature(problem, layer, curvature, directions))
 
 
 class LayerHessian(LinearOperator):
@@ -94,6 +100,8 @@ class LayerHessian(LinearOperator):
 
     def all_blocks(self) -> Iterator[HeldBlock]:
         """Every chunk of the data; those beyond the memory are computed anew."""
+        if self.how.directions:
+            refuse_sampled(self.layer.name, "what is not a product with the layer's Hessian")
         self._build()
         yield from self._kept
         for chunk in self._beyond():
@@ -109,7 +117,10 @@ class LayerHessian(LinearOperator):
         yield from self._kept
         for chunk in self._beyond():
             # One double-backward pass per vector costs less than the P m passes that M itself would.
-            yield self._block(chunk) if self.how.gauss_newton else LazyBlock(self._data.run(chunk))
+            if self.how.directions:
+                yield LazyFactors(self._data.run(chunk))
+            else:
+                yield self._block(chunk) if self.how.gauss_newton else LazyBlock(self._data.run(chunk))
 
     def _beyond(self) -> Iterator[Any]:
         return iter(()) if self._everything_kept else islice(self._data.chunks(), len(self._kept), None)
@@ -125,6 +136,8 @@ class LayerHessian(LinearOperator):
         if not self._needs_no_proof:
             self._prove()
         self._built = True
+        if self.how.directions:
+            return
         taken = 0
         for chunk in self._data.chunks():
             block = self._block(chunk)

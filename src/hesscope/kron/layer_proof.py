@@ -18,7 +18,7 @@ from ..operators import LinearOperator
 from ..rng import Rng
 from .curvature_choice import LayerCurvature
 
-_KNOWN: WeakKeyDictionary[Problem, dict[tuple[str, bool], str]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Problem, dict[tuple[str, bool, bool], str]] = WeakKeyDictionary()
 
 
 def proven(problem: Problem, how: LayerCurvature, on_probe: Callable[[], LinearOperator]) -> str:
@@ -27,7 +27,7 @@ def proven(problem: Problem, how: LayerCurvature, on_probe: Callable[[], LinearO
     Refuses products that are not those of plain double backward, and double backward that is not that of differences.
     """
     known = _KNOWN.setdefault(problem, {})
-    key = how.layer.name, how.gauss_newton
+    key = how.layer.name, how.gauss_newton, how.directions > 0
     if key not in known:
         known[key] = _prove(problem, how, on_probe())
     return known[key]

@@ -1,4 +1,4 @@
-"""Output-Hessian products by autodiff behind the layer, for chunks whose M_u do not fit in memory."""
+"""Output-Hessian products by autodiff behind the layer, where M_u does not fit in memory or takes too many passes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ class LazyBlock(PositionBlock):
 
     def curve(self, y: Tensor) -> Tensor:
         return torch.stack([self.product(y[:, :, j]) for j in range(y.shape[2])], 2)
+
+    def bytes(self) -> int:
+        return 0
+
+
+class LazyFactors(PositionBlock):
+    """Jᵀ (∂²ℓ/∂f²) J y by a forward and a backward derivative through the layers behind, per vector."""
+
+    def __init__(self, run: ChunkRun) -> None:
+        super().__init__(run.patches(0))
+        self.run = run
+
+    def curve(self, y: Tensor) -> Tensor:
+        return torch.stack([self.run.gauss_newton_product(0, y[:, :, j]) for j in range(y.shape[2])], 2)
 
     def bytes(self) -> int:
         return 0

@@ -14,13 +14,14 @@ from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
 from ..linalg.checkpoint import Arrays, kept_in
 from ..linalg.steps import Steps
+from ..rng import Rng
 from .chunks import ChunkedData
 from .columns import unit_weights
 from .curvature_choice import LayerCurvature
 from .grams import GramSum
 
 Folder = str | os.PathLike[str] | None
-_GRAMS = ("expanded", "reduced", "inputs", "mean_inputs")
+_GRAMS = ("expanded", "other_expanded", "reduced", "other_reduced", "inputs", "mean_inputs")
 
 
 @dataclass
@@ -33,17 +34,24 @@ class Moments:
     mean_inputs: Tensor  # E[P x̄ x̄ᵀ] with x̄ the mean over positions, (n, n)
     mean: Tensor  # E[x̄], (n,)
     by_position: Tensor | None  # E[X], (P, n), where all examples have the same positions
+    stderr: float = 0.0  # of `expanded` in Frobenius norm, where it comes from random directions
+    reduced_stderr: float = 0.0
 
 
 @differentiable()
-def gather_moments(problem: Problem, layers: Sequence[LayerCurvature], resume: Folder = None) -> list[Moments]:
-    """One pass over the data: forward, one backward pass per class through all layers at once, and Gram matrices."""
+def gather_moments(
+    problem: Problem, layers: Sequence[LayerCurvature], resume: Folder = None, rng: Rng | None = None
+) -> list[Moments]:
+    """One pass over the data: forward, one backward pass per class (or random direction) through all layers at once, and
+    Gram matrices."""
     names = [(layer.layer.name, layer.curvature) for layer in layers]
-    with kept_in(resume, Hessian(problem), "Kronecker factors", layers=names) as store:
-        return _gather(problem, layers, Steps(store))
+    draws = Rng.of(rng).child("kron")
+    drawn = str(draws) if any(layer.directions for layer in layers) else ""
+    with kept_in(resume, Hessian(problem), "Kronecker factors", layers=names, drawn=drawn) as store:
+        return _gather(problem, layers, Steps(store), draws)
 
 
-def _gather(problem: Problem, layers: Sequence[LayerCurvature], steps: Steps) -> list[Moments]:
+def _gather(problem: Problem, layers: Sequence[LayerCurvature], steps: Steps, rng: Rng) -> list[Moments]:
     data = ChunkedData(problem, layers)
     sums = [_Sums(layer) for layer in layers]
     if steps.found:
@@ -55,13 +63,19 @@ def _gather(problem: Problem, layers: Sequence[LayerCurvature], steps: Steps) ->
         parts = (total.state(i) for i, total in enumerate(sums))
         return {name: array for part in parts for name, array in part.items()} | {"chunk bytes": data.chunk_bytes}
 
-    by_factors = [total for layer, total in zip(layers, sums, strict=True) if layer.gauss_newton]
-    for chunk in data.chunks(steps.done("chunks")):
+    by_factors = [
+        total for layer, total in zip(layers, sums, strict=True) if layer.gauss_newton and not layer.directions
+    ]
+    done = steps.done("chunks")
+    for number, chunk in enumerate(data.chunks(done), done):
         run = data.run(chunk)
         owners = data.owners(run)
         for columns in data.columns(run, owners):
             for total, column in zip(by_factors, columns, strict=True):
                 total.add_column(column)
+        for draw, drawn, columns in data.random_columns(run, number, rng):
+            for i, column in zip(drawn, columns, strict=True):
+                sums[i].add_column(column, draw)
         for i, (layer, total) in enumerate(zip(layers, sums, strict=True)):
             if not layer.gauss_newton:
                 total.add_dense(run.second_derivative(i))
@@ -75,19 +89,22 @@ def _gather(problem: Problem, layers: Sequence[LayerCurvature], steps: Steps) ->
 class _Sums:
     def __init__(self, layer: LayerCurvature) -> None:
         m, n = layer.layer.outputs, layer.layer.inputs
-        self.m, self.several = m, False
-        self.expanded, self.reduced, self.inputs, self.mean_inputs = GramSum(m), GramSum(m), GramSum(n), GramSum(n)
+        self.m, self.several, self.directions = m, False, layer.directions
+        # Random directions in two halves, whose difference tells the error; factors that are exact fill the first.
+        self.expanded, self.other_expanded, self.reduced, self.other_reduced = (GramSum(m) for _ in range(4))
+        self.inputs, self.mean_inputs = GramSum(n), GramSum(n)
         self.dense = torch.zeros(2, m, m, dtype=torch.float64)
         self.mean = torch.zeros(n, dtype=torch.float64)
         self.by_position: dict[int, Tensor] = {}
         self.weight = 0.0
 
-    def add_column(self, n: Tensor) -> None:
-        """N N ᵀ of one column `(U, P, m)`."""
-        positions = n.shape[1]
-        self.expanded.add(n.reshape(-1, self.m), 1 / positions)
+    def add_column(self, n: Tensor, draw: int = 0) -> None:
+        """N Nᵀ of one column `(U, P, m)`, or of a random direction."""
+        half, positions = draw % 2, n.shape[1]
+        scale = 1 / positions / (len(range(half, self.directions, 2)) * 2 if self.directions else 1)
+        (self.other_expanded if half else self.expanded).add(n.reshape(-1, self.m), scale)
         if positions > 1:
-            self.reduced.add(n.sum(1), 1 / positions)
+            (self.other_reduced if half else self.reduced).add(n.sum(1), scale)
 
     def add_dense(self, matrix: Tensor) -> None:
         positions = matrix.shape[-1] // self.m
@@ -110,8 +127,8 @@ class _Sums:
             self.by_position[positions] = self.by_position.get(positions, torch.zeros_like(where)) + where
 
     def settle(self) -> None:
-        for total in (self.expanded, self.reduced, self.inputs, self.mean_inputs):
-            total.settle()
+        for name in _GRAMS:
+            getattr(self, name).settle()
 
     def state(self, number: int) -> Arrays:
         """The sums of layer `number` by name."""
@@ -131,14 +148,19 @@ class _Sums:
         self.several = bool(places)
 
     def finish(self, problem: Problem) -> Moments:
-        expanded, inputs = self.expanded.value() + self.dense[0], self.inputs.value()
-        reduced = self.reduced.value() + self.dense[1] if self.several else expanded
+        inputs, (first, second) = self.inputs.value(), (self.expanded.value(), self.other_expanded.value())
+        expanded, gap = first + second + self.dense[0], first - second
+        reduced, reduced_gap = expanded, gap
+        if self.several:
+            first, second = self.reduced.value(), self.other_reduced.value()
+            reduced, reduced_gap = first + second + self.dense[1], first - second
         mean_inputs = self.mean_inputs.value() if self.several else inputs
         weight = torch.tensor(self.weight, dtype=torch.float64)
         if problem.distributed:
-            several = (reduced, mean_inputs) if self.several else ()
-            for part in (expanded, inputs, self.mean, weight, *several):
+            several = (reduced, mean_inputs, reduced_gap) if self.several else ()
+            for part in (expanded, inputs, self.mean, weight, gap, *several):
                 part.copy_(problem.all_sum(part.to(problem.device)))
+        errors = [float(torch.linalg.matrix_norm(t)) * problem.scale for t in (gap, reduced_gap)]
         same = len(self.by_position) == 1 and not problem.distributed
         return Moments(
             expanded * problem.scale,
@@ -147,4 +169,5 @@ class _Sums:
             mean_inputs / weight,
             self.mean / weight,
             next(iter(self.by_position.values())) / weight if same else None,
+            *(errors if self.directions else ()),
         )
