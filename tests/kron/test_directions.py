@@ -88,7 +88,7 @@ def test_every_direction_gives_the_factor_of_the_dense_matrix(layer: str) -> Non
     problem, model, tokens = case()
     found = hs.decouple(problem, layer, curvature="gauss_newton", directions="all")
     for reduction, truth in zip(("expand", "reduce"), dense_factor(model, tokens, layer), strict=True):
-        ours = found.with_reduction(reduction).output_hessian  # type: ignore[arg-type]
+        ours = found.with_reduction(reduction).output_hessian
         assert float((ours - truth).abs().max()) <= 1e-10 * float(truth.abs().max())
     assert found.output_hessian_stderr == 0.0
 
@@ -98,7 +98,7 @@ def test_random_directions_are_unbiased_and_know_their_error(reduction: str, cou
     problem, model, tokens = case()
     truth = dict(zip(("expand", "reduce"), dense_factor(model, tokens, "attention"), strict=True))[reduction]
     draws = [
-        hs.decouple(problem, "attention", reduction=reduction, curvature="gauss_newton", directions=count, rng=seed)  # type: ignore[arg-type]
+        hs.decouple(problem, "attention", reduction=reduction, curvature="gauss_newton", directions=count, rng=seed)
         for seed in range(40)
     ]
     gaps = torch.tensor([float((d.output_hessian - truth).norm()) for d in draws])
