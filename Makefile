@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-deep test-integrations api browser lint bench docs gallery clean
+.PHONY: demo test test-deep test-integrations api browser lint bench bench-against docs gallery clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
@@ -41,6 +41,10 @@ gallery: .venv/installed
 
 bench: .venv/installed .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks --out docs/benchmarks.md
+
+# Our own works, this tree against an earlier commit, in turns: make bench-against COMMIT=main~20
+bench-against: .venv/installed
+	$(BIN)/python -m benchmarks.against $(COMMIT)
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -107,6 +107,7 @@ def test_damping_shifts_every_eigenvalue() -> None:
     [
         (lambda H: H @ torch.full((6,), float("nan")), "finite numbers; got NaN"),
         (lambda H: H @ np.array([0.0, 1, 2, 3, 4, np.inf]), "finite numbers; got NaN"),
+        (lambda H: H @ np.array([-np.inf, 1, 2, 3, 4, np.inf]), "finite numbers; got NaN"),
         (lambda H: H @ torch.zeros(5), r"shape \(6,\) or \(6, k\); got \(5,\)"),
         (lambda H: H @ torch.zeros(2, 3, 6), r"shape \(6,\) or \(6, k\)"),
         (lambda H: H @ torch.zeros(6, dtype=torch.complex64), "real numbers"),
@@ -190,3 +191,12 @@ def test_loaded_eigenvectors_start_another_run(tmp_path: Path) -> None:
     check_operator(
         LowRank(loaded.vectors, loaded.values), fresh.vectors * torch.as_tensor(fresh.values) @ fresh.vectors.T
     )
+
+
+def test_finite_vectors_whose_sum_overflows_are_finite() -> None:
+    assert torch.isfinite(Dense(torch.eye(3)) @ torch.full((3,), 3e38)).all()
+
+
+def test_results_from_a_jacobian_say_what_was_verified() -> None:
+    J = hs.Jacobian(CASES["mlp"]().problem)
+    assert hs.frobenius_norm(J).check.startswith("verified on")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..operators import Layout, LinearOperator
+from ..operators import Layout
 from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
@@ -19,12 +18,13 @@ from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient
 from .given_problem import need_problem
 from .gradient_mode import differentiable
+from .of_problem import OfProblem
 from .problem import Problem
 
 Method = Literal["auto", "kept", "batched", "linearize"]
 
 
-class CurvatureOperator(LinearOperator):
+class CurvatureOperator(OfProblem):
     """A square matrix over the problem's parameters, or a block of it, summed over data and scaled as the loss is."""
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
@@ -42,14 +42,6 @@ class CurvatureOperator(LinearOperator):
     @property
     def shape(self) -> tuple[int, int]:
         return self.rows.size, self.columns.size
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.problem.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.problem.device
 
     @property
     def layout(self) -> Layout:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-import torch
 from torch import Tensor
 
 from ..errors import refuse
-from ..operators import LinearOperator
 from .content import content_of
 from .derivative_proof import prove_jacobian
 from .engines.jacobians import JacobianGraphs
 from .given_problem import need_problem
 from .gradient_mode import differentiable
+from .of_problem import OfProblem
 from .problem import Problem
 
 
-class Jacobian(LinearOperator):
+class Jacobian(OfProblem):
     """J = ∂f/∂θ of every output of every row, shape `(rows x outputs, parameters)`, in the order of the data."""
 
     symmetric = False
@@ -35,15 +34,7 @@ class Jacobian(LinearOperator):
         return self._rows, self.problem.space.size
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.problem.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.problem.device
-
-    @property
-    def verdict(self) -> str:
+    def verified(self) -> str:
         """What is known of these products, for the record of results."""
         return f"{'UNCHECKED as asked for; ' if self.unchecked else ''}{prove_jacobian(self.problem)}"
 

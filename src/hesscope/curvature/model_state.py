@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import refuse
+from ..operators.finite import all_finite
 from ..space import ParameterSpace
 from .gradient_mode import plain
 
@@ -78,7 +79,7 @@ def _refuse_unusable(name: str, tensor: Tensor) -> None:
             f"{name!r} in float16",
             "Use model.float() or model.bfloat16().",
         )
-    if not bool(torch.isfinite(tensor).all()):
+    if not all_finite(tensor):
         refuse("parameters must be finite", f"nan or inf in {name!r}", "Load another checkpoint: this one diverged.")
 
 

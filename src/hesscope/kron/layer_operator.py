@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
+from ..curvature.of_problem import OfProblem
 from ..layers import facts_of
-from ..operators import LinearOperator
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature
@@ -47,7 +47,7 @@ def layer_hessian(
     return LayerHessian(problem, layer_curvature(problem, layer, curvature, directions))
 
 
-class LayerHessian(LinearOperator):
+class LayerHessian(OfProblem):
     """The symmetric operator that `layer_hessian` returns; `.curvature` says how M was found and whether it is exact."""
 
     def __init__(self, problem: Problem, how: LayerCurvature) -> None:
@@ -65,14 +65,6 @@ class LayerHessian(LinearOperator):
     @property
     def shape(self) -> tuple[int, int]:
         return self.layer.size, self.layer.size
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.problem.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.problem.device
 
     @property
     def fingerprint(self) -> str:

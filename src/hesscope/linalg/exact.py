@@ -8,6 +8,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Counted
+from ..operators.finite import all_finite
 from .validation import innermost, require_symmetry
 
 # Up to this size all products cost no more than an iteration that has to earn its answer.
@@ -25,7 +26,7 @@ def exact_matrix(op: Counted) -> Tensor:
     n = op.shape[1]
     # Through the counter, so that the cost is the same whether or not the operator happens to hold its matrix.
     matrix = op.apply(torch.eye(n, dtype=op.dtype, device=op.device)).double()
-    if not bool(torch.isfinite(matrix).all()):
+    if not all_finite(matrix):
         refuse(
             f"products of {innermost(op)!r} must be finite", "NaN or infinity", "Check the loss at these parameters."
         )

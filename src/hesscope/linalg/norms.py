@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..operators import Counted, Layout, LinearOperator, Matrix
+from ..operators.derived import Derived
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
@@ -63,7 +64,7 @@ def spectral_norm(
     return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted, max_products))
 
 
-class Gram(LinearOperator):
+class Gram(Derived):
     """AᵀA, for two products with A."""
 
     def __init__(self, inner: LinearOperator) -> None:
@@ -72,14 +73,6 @@ class Gram(LinearOperator):
     @property
     def shape(self) -> tuple[int, int]:
         return self.inner.shape[1], self.inner.shape[1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
 
     @property
     def layout(self) -> Layout:
@@ -92,10 +85,6 @@ class Gram(LinearOperator):
     @property
     def fingerprint(self) -> str:
         return f"Gram({self.inner.fingerprint})"
-
-    @property
-    def verified(self) -> str:
-        return self.inner.verified
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.inner._apply_adjoint(multiply(self.inner, block))

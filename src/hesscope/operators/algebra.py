@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from .base import LinearOperator
+from .derived import Derived
 from .layout import Layout
 
 
@@ -77,7 +78,7 @@ class Sum(LinearOperator):
         return total
 
 
-class Transposed(LinearOperator):
+class Transposed(Derived):
     """Aᵀ."""
 
     symmetric = False
@@ -90,20 +91,8 @@ class Transposed(LinearOperator):
         return self.inner.shape[1], self.inner.shape[0]
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
-
-    @property
     def fingerprint(self) -> str:
         return f"Transposed({self.inner.fingerprint})"
-
-    @property
-    def verified(self) -> str:
-        return self.inner.verified
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.inner._apply_adjoint(block)

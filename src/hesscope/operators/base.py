@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..arguments import need_count
 from ..errors import refuse
+from .finite import all_finite
 from .layout import Layout
 
 if TYPE_CHECKING:
@@ -228,6 +229,6 @@ def checked_vectors(given: Any, size: int, what: str) -> Tensor:
         )
     if v.is_complex():
         refuse(f"{what} needs real numbers", f"{v.dtype}", "Multiply the real and the imaginary part apart.")
-    if not bool(torch.isfinite(v).all()):
+    if not all_finite(v):
         refuse(f"{what} needs finite numbers", "NaN or infinity", "Check where the vector comes from.")
     return v

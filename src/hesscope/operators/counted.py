@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from ..arguments import need_call, need_count
 from ..errors import BudgetExceeded
 from .base import LinearOperator
+from .derived import Derived
 from .given import as_operator
 from .layout import Layout
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..rng import Rng
 
 
-class Counted(LinearOperator):
+class Counted(Derived):
     """The same operator, counting products; `on_product(count, seconds)` reports, `budget` stops.
 
     Every algorithm wraps its operator with `Counted.of`, so a caller who wants progress or a budget wraps it first:
@@ -51,14 +51,6 @@ class Counted(LinearOperator):
         return self.inner.shape
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
-
-    @property
     def layout(self) -> Layout:
         return self.inner.layout
 
@@ -73,10 +65,6 @@ class Counted(LinearOperator):
     @property
     def fingerprint(self) -> str:
         return self.inner.fingerprint
-
-    @property
-    def verified(self) -> str:
-        return self.inner.verified
 
     def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         return self.inner.known_trace(tol, rng, max_products)

@@ -12,6 +12,7 @@ from ..curvature.data import examples_in
 from ..curvature.engines.graphs import GradientGraphs
 from ..errors import DerivativeError, refuse
 from ..operators import LinearOperator
+from ..operators.finite import all_finite
 from ..space import ParameterSpace
 from .source import MatrixSource
 from .stack import Structure
@@ -59,7 +60,7 @@ def _unit_products(operator: LinearOperator, skip: int) -> Iterator[tuple[int, T
     size = operator.shape[1]
     for first in range(skip * _WIDTH, size, _WIDTH):
         columns = operator.unit_products(first, min(first + _WIDTH, size))
-        if not bool(torch.isfinite(columns).all()):
+        if not all_finite(columns):
             refuse(
                 f"products of {operator!r} must be finite",
                 "NaN or infinity",

@@ -12,6 +12,7 @@ from ..linalg import spectral_density
 from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
 from ..operators.content import digest
+from ..operators.derived import Derived
 from ..partition import Kind, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
@@ -64,7 +65,7 @@ def block_spectra(
     return BlockSpectra(chosen.names, chosen.layers, tuple(nodes), tuple(weights), tuple(exact))
 
 
-class Restricted(LinearOperator):
+class Restricted(Derived):
     """A[I, I] for any set of positions I."""
 
     def __init__(self, inner: LinearOperator, positions: Tensor) -> None:
@@ -77,20 +78,8 @@ class Restricted(LinearOperator):
         return len(self.positions), len(self.positions)
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
-
-    @property
     def fingerprint(self) -> str:
         return f"Restricted({self.inner.fingerprint}, {digest(self.positions)})"
-
-    @property
-    def verified(self) -> str:
-        return self.inner.verified
 
     def _apply(self, block: Tensor) -> Tensor:
         full = block.new_zeros(self.inner.shape[1], block.shape[1])

@@ -1,0 +1,25 @@
+"""Operators made from another one: its type, its place, and what was proven of it."""
+
+from __future__ import annotations
+
+import torch
+
+from .base import LinearOperator
+
+
+class Derived(LinearOperator):
+    """What is computed by products with `inner`; its shape and fingerprint are its own."""
+
+    inner: LinearOperator
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.inner.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+    @property
+    def verified(self) -> str:
+        return self.inner.verified
