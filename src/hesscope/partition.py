@@ -18,7 +18,7 @@ from .space import ParameterSpace
 if TYPE_CHECKING:
     from .curvature import Problem
 
-Kind = Literal["layer", "tensor", "neuron", "class", "head"]
+Grouping = Literal["layer", "tensor", "neuron", "class", "head"]
 _HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads")
 _BEFORE_HEADS = ("in_proj", "c_attn", "qkv", "query", "key", "value", "q", "k", "v")
 _AFTER_HEADS = ("out_proj", "o_proj", "c_proj", "wo", "proj", "out", "dense")
@@ -38,10 +38,10 @@ class Partition:
     layers: tuple[str, ...]
 
     @staticmethod
-    def by(kind: Kind, problem: Problem) -> Partition:
+    def by(kind: Grouping, problem: Problem) -> Partition:
         """The blocks of one kind, in the order of the problem's parameters."""
-        if kind not in get_args(Kind):
-            refuse(f"a partition must be one of {', '.join(get_args(Kind))}", f"{kind!r}", "Or use Partition.of.")
+        if kind not in get_args(Grouping):
+            refuse(f"a partition must be one of {', '.join(get_args(Grouping))}", f"{kind!r}", "Or use Partition.of.")
         space, model = need_problem(problem).space, problem.model
         last = _output_layer(space, model) if kind == "class" else None
         heads = _head_slices(space, model) if kind == "head" else {}
@@ -125,7 +125,7 @@ class Partition:
             )
 
 
-def as_partition(partition: Partition | Kind, problem: Problem) -> Partition:
+def as_partition(partition: Partition | Grouping, problem: Problem) -> Partition:
     """A partition from a kind or as it is, checked against the problem."""
     chosen = partition if isinstance(partition, Partition) else Partition.by(partition, problem)
     chosen.check(problem.space)

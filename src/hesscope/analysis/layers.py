@@ -13,7 +13,7 @@ from ..errors import FileError, HesscopeError
 from ..kron import Decoupling, approximate_full_eigenpairs, decouplable_layers, decouple, decouple_layers
 from ..kron.curvature_choice import layer_curvature
 from ..measure import Array, AtomicMeasure
-from ..partition import Kind, Partition
+from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..results.kronecker import KroneckerComparison, KroneckerPrediction
 from ..structure import block_norms, norm_products
@@ -47,7 +47,7 @@ def _fine_norms(run: Context) -> BlockNorms | None:
     return _norms(run, "neuron")
 
 
-def _norms(run: Context, kind: Kind) -> BlockNorms:
+def _norms(run: Context, kind: Grouping) -> BlockNorms:
     run.announce(f"blocks by {kind}")
     kept = run.stages.state(f"blocks-{kind}")
     return run.stages.run(BlockNorms, f"blocks-{kind}", partial(block_norms, run.problem, kind, resume=kept))

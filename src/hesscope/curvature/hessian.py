@@ -21,7 +21,7 @@ from .gradient_mode import differentiable
 from .of_problem import OfProblem
 from .problem import Problem
 
-Method = Literal["auto", "kept", "batched", "linearize"]
+ProductMethod = Literal["auto", "kept", "batched", "linearize"]
 
 
 class CurvatureOperator(OfProblem):
@@ -108,7 +108,7 @@ class Hessian(CurvatureOperator):
 
     _through_loss = True
 
-    def __init__(self, problem: Problem, method: Method = "auto", *, unchecked: bool = False) -> None:
+    def __init__(self, problem: Problem, method: ProductMethod = "auto", *, unchecked: bool = False) -> None:
         super().__init__(problem, unchecked=unchecked)
         if method not in ("auto", "kept", "batched", "linearize"):
             refuse("method must be auto, kept, batched or linearize", f"{method!r}", "Leave it at 'auto'.")

@@ -13,7 +13,7 @@ MethodName = Literal["base", "appr", "iter", "iter_decay", "iter_m", "local"]
 
 
 @dataclass(frozen=True)
-class Method:
+class PosteriorMethod:
     """A posterior's basis and how often it is computed, how noise is drawn, and what is minimised."""
 
     basis: Literal["standard", "kronecker", "predicted"]
@@ -28,13 +28,13 @@ class Method:
         return self.refreshed == "regularly" or times & (times - 1) == 0
 
 
-METHODS: dict[str, Method] = {
-    "base": Method("standard"),
-    "appr": Method("kronecker"),
-    "iter": Method("kronecker", "regularly"),
-    "iter_decay": Method("kronecker", "ever later"),
-    "iter_m": Method("predicted", "regularly"),
-    "local": Method("kronecker", ours=True),
+METHODS: dict[str, PosteriorMethod] = {
+    "base": PosteriorMethod("standard"),
+    "appr": PosteriorMethod("kronecker"),
+    "iter": PosteriorMethod("kronecker", "regularly"),
+    "iter_decay": PosteriorMethod("kronecker", "ever later"),
+    "iter_m": PosteriorMethod("predicted", "regularly"),
+    "local": PosteriorMethod("kronecker", ours=True),
 }
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .output_curvature import OutputCurvature, through_weight
-from .source import Matrix
+from .source import MatrixName
 from .stack import Structure, Watched
 
 _CHUNK_NUMBERS = 48_000_000
@@ -31,7 +31,7 @@ class NeuronRows:
 class Activations:
     """Inputs, slopes and curvature of the structured layers over all data; nothing is scaled by the loss's mean."""
 
-    def __init__(self, structure: Structure, matrix: Matrix) -> None:
+    def __init__(self, structure: Structure, matrix: MatrixName) -> None:
         self.structure, self.matrix = structure, matrix
         inputs: list[list[Tensor]] = [[] for _ in structure.layers]
         slopes: list[list[Tensor]] = [[] for _ in structure.layers]
@@ -99,7 +99,7 @@ class Activations:
 class _Trace:
     """Derivatives of one batch in its shifts."""
 
-    def __init__(self, seen: Watched, matrix: Matrix) -> None:
+    def __init__(self, seen: Watched, matrix: MatrixName) -> None:
         self.seen, self.matrix = seen, matrix
         rows, shifts = seen.terms, seen.outputs
         self._first: list[Any]

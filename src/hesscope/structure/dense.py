@@ -10,12 +10,12 @@ from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..memory import free_bytes
 from ..operators import LinearOperator
-from .source import Matrix, source_of
+from .source import MatrixName, source_of
 from .tiles import Stream
 
 
 @differentiable()
-def dense_hessian(matrix_of: Problem | LinearOperator, matrix: Matrix | None = None) -> Tensor:
+def dense_hessian(matrix_of: Problem | LinearOperator, matrix: MatrixName | None = None) -> Tensor:
     """H as an `(n, n)` tensor in the order of `problem.space`, exactly.
 
     Linear layers that run once per example come from weighted Gram matrices, Σ_n M_n ⊗ x_n x_nᵀ, everything else from

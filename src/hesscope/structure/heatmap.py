@@ -14,7 +14,7 @@ from ..errors import refuse
 from ..measure import Array
 from ..operators import LinearOperator
 from ..results.blocks import HeatMap
-from .source import Matrix, source_of
+from .source import MatrixName, source_of
 from .tiles import Stream
 
 
@@ -24,7 +24,7 @@ def heat_map(
     pixels: int = 512,
     *,
     reduce: Literal["max", "mean"] = "max",
-    matrix: Matrix | None = None,
+    matrix: MatrixName | None = None,
 ) -> HeatMap:
     """max or mean of |H| over each pixel's entries, in the order of the parameters; small problems get a pixel per entry.
 

@@ -13,19 +13,19 @@ from ..arguments import as_float, shown
 from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..errors import InputError, refuse
-from ..partition import Kind, Partition
+from ..partition import Grouping, Partition
 from ..results.history import TrainingHistory
 from .circulant import circulant_score
 from .norms import block_norms
-from .source import Matrix
+from .source import MatrixName
 
 
 def structure_history(
     problem: Problem,
     checkpoints: Iterable[tuple[float, Mapping[str, Tensor]]],
     *,
-    partition: Partition | Kind = "neuron",
-    matrix: Matrix = "hessian",
+    partition: Partition | Grouping = "neuron",
+    matrix: MatrixName = "hessian",
 ) -> TrainingHistory:
     """Block norms and their scores at each (step, parameters by name), on the data of `problem`."""
     labels, losses, found, circulant = [], [], [], []

@@ -18,24 +18,24 @@ from ..linalg.steps import Steps
 from ..memory import free_bytes
 from ..operators import LinearOperator
 from ..operators.content import digest
-from ..partition import Kind, Partition
+from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..rng import Rng
-from .source import Matrix, source_of
+from .source import MatrixName, source_of
 from .squares import Squares
 from .tiles import Stream
 
-Method = Literal["auto", "exact", "stochastic"]
+NormsMethod = Literal["auto", "exact", "stochastic"]
 _EXACT_COLUMNS = 4000
 
 
 @differentiable()
 def block_norms(
     matrix_of: Problem | LinearOperator,
-    partition: Partition | Kind = "neuron",
+    partition: Partition | Grouping = "neuron",
     *,
-    matrix: Matrix | None = None,
-    method: Method = "auto",
+    matrix: MatrixName | None = None,
+    method: NormsMethod = "auto",
     probes: int = 16,
     rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -111,7 +111,7 @@ def _how(stream: Stream, probes: int) -> str:
     return " + ".join([*parts, *(["one product per parameter"] if stream.unstructured else [])])
 
 
-def norm_products(problem: Problem, partition: Partition | Kind = "neuron", probes: int = 16) -> int:
+def norm_products(problem: Problem, partition: Partition | Grouping = "neuron", probes: int = 16) -> int:
     """How many products `block_norms` takes by itself: none where structure gives everything."""
     source = source_of(problem)
     chosen, stream = source.partition(partition), Stream(source)

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 from ..curvature import Fisher, GaussNewton, Hessian, Problem
 from ..errors import refuse
 from ..operators import LinearOperator
-from ..partition import Kind, Partition, as_partition
+from ..partition import Grouping, Partition, as_partition
 
-Matrix = Literal["hessian", "gauss_newton"]
+MatrixName = Literal["hessian", "gauss_newton"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class MatrixSource:
         """What is known of this matrix, for the record of results."""
         return self.products().verified
 
-    def partition(self, given: Partition | Kind) -> Partition:
+    def partition(self, given: Partition | Grouping) -> Partition:
         """A partition of this matrix's rows, checked."""
         if self.problem is not None:
             return as_partition(given, self.problem)
@@ -71,9 +71,9 @@ class MatrixSource:
         return self.problem
 
 
-def source_of(given: Problem | LinearOperator, matrix: Matrix | None = None) -> MatrixSource:
+def source_of(given: Problem | LinearOperator, matrix: MatrixName | None = None) -> MatrixSource:
     """A problem with the name of its matrix ("hessian" by default), or an operator."""
-    if matrix is not None and matrix not in get_args(Matrix):
+    if matrix is not None and matrix not in get_args(MatrixName):
         refuse("matrix must be 'hessian' or 'gauss_newton'", f"{matrix!r}", "Or pass an operator: hs.Fisher(problem).")
     if isinstance(given, Problem):
         return MatrixSource(matrix or "hessian", given, None)

@@ -13,12 +13,12 @@ from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
 from ..operators.content import digest
 from ..operators.derived import Derived
-from ..partition import Kind, Partition
+from ..partition import Grouping, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
 from .activations import Activations
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
-from .source import Matrix, source_of
+from .source import MatrixName, source_of
 from .tiles import Stream, weighted_gram
 
 _DENSE = 2500
@@ -27,9 +27,9 @@ _DENSE = 2500
 @differentiable()
 def block_spectra(
     matrix_of: Problem | LinearOperator,
-    partition: Partition | Kind = "neuron",
+    partition: Partition | Grouping = "neuron",
     *,
-    matrix: Matrix | None = None,
+    matrix: MatrixName | None = None,
     rng: Rng | int | None = None,
 ) -> BlockSpectra:
     """spec(H_II) of each diagonal block: exact up to 2500 parameters per block, by Lanczos quadrature beyond.

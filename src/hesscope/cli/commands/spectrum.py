@@ -14,14 +14,14 @@ from ..source import Source
 if TYPE_CHECKING:
     from ...curvature import CurvatureOperator, Problem
 
-Matrix = Literal["hessian", "gauss-newton", "functional", "fisher"]
+MatrixChoice = Literal["hessian", "gauss-newton", "functional", "fisher"]
 
 
 @dataclass(frozen=True)
 class SpectrumCommand(Source):
     """Spectral density and extreme eigenvalues of one curvature matrix."""
 
-    matrix: Matrix = "hessian"
+    matrix: MatrixChoice = "hessian"
     """Which matrix: H, G, R = H - G, or the exact Fisher matrix."""
     params: str = "*"
     """Glob of the parameters to look at."""
@@ -89,7 +89,7 @@ class SpectrumCommand(Source):
         return CommandOutput(lines, data, True, files)
 
 
-def _operator(problem: Problem, matrix: Matrix) -> CurvatureOperator:
+def _operator(problem: Problem, matrix: MatrixChoice) -> CurvatureOperator:
     from ...curvature import Fisher, FunctionalHessian, GaussNewton, Hessian
 
     if matrix == "fisher":

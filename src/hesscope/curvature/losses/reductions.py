@@ -14,7 +14,7 @@ from ...rng import Rng
 from .elementwise import AutogradLoss
 
 Function = Callable[[Any, Any], Any]
-Kind = Literal["sum", "counted", "examples", "per example"]
+ReductionKind = Literal["sum", "counted", "examples", "per example"]
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
@@ -25,7 +25,7 @@ class Reduction:
     "examples": a mean over examples. "per example": one value each.
     """
 
-    def __init__(self, kind: Kind, mean: bool) -> None:
+    def __init__(self, kind: ReductionKind, mean: bool) -> None:
         self.kind, self.mean = kind, mean
 
     def terms(self, loss: Function, outputs: Tensor, targets: Any, traced: bool) -> AutogradLoss:

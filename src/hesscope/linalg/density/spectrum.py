@@ -21,7 +21,7 @@ from ..validation import prepare, require_count
 from .chebyshev import ChebyshevRun
 from .slq import MOST_OUTLIERS, QuadratureLimits, SlqRun
 
-Method = Literal["slq", "chebyshev"]
+DensityMethod = Literal["slq", "chebyshev"]
 
 
 @with_check
@@ -31,7 +31,7 @@ def spectral_density(
     *,
     steps: int = 80,
     tol: float | None = None,
-    method: Method = "slq",
+    method: DensityMethod = "slq",
     rng: Rng | int | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> SpectralDensity:

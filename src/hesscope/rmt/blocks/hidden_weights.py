@@ -20,7 +20,7 @@ from .overlaps import RectifiedPairs, controlled_mean, overlap_moments
 from .pair_table import interpolate_pairs
 from .softmax_moments import SoftmaxMoments
 
-Estimate = tuple[float, float]
+MeanAndError = tuple[float, float]
 Terms = dict[tuple[int, int, Order], float]
 
 _RADII = 40
@@ -61,7 +61,7 @@ def one_example(classes: int, hidden: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=64)
-def two_examples(classes: int, hidden: int, draws: int, rng: Rng) -> tuple[Estimate, Estimate]:
+def two_examples(classes: int, hidden: int, draws: int, rng: Rng) -> tuple[MeanAndError, MeanAndError]:
     """E[η_ii η'_ii] and E[η_ij η'_ij] of two examples under the same output weights, with standard errors."""
     pairs = RectifiedPairs.draw(hidden, 1.0, draws, rng)
     same, single = _unit_derivative(2, 2), _unit_derivative(1, 1)

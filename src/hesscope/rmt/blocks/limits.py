@@ -18,7 +18,7 @@ from ...errors import refuse
 from ...measure import Array
 from ...result import Result
 from ...rng import Rng
-from .hidden_weights import one_example, two_examples
+from .hidden_weights import MeanAndError, one_example, two_examples
 from .logit_pairs import LogitPair
 from .overlaps import RectifiedPairs, controlled_mean, overlap_moments
 from .pair_table import interpolate_pairs
@@ -26,8 +26,6 @@ from .softmax_moments import SoftmaxMoments
 
 _DRAWS = 40_000  # keeps every standard error below 0.35 % at three hidden units, far below at more
 _CONTROLS = (-1.0, 0.0, 1.0, 2.0)
-
-Estimate = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,12 @@ class LargeClassLimit(Result):
 class BlockLimit(Result):
     """Limits of the squared Frobenius norms of a diagonal and an off-diagonal block, as (value, standard error)."""
 
-    diagonal: Estimate
-    off_diagonal: Estimate
+    diagonal: MeanAndError
+    off_diagonal: MeanAndError
     large_class_limit: LargeClassLimit
 
     @property
-    def ratio(self) -> Estimate:
+    def ratio(self) -> MeanAndError:
         """Off-diagonal over diagonal squared norm, (value, standard error)."""
         value = self.off_diagonal[0] / self.diagonal[0]
         relative = np.hypot(self.off_diagonal[1] / self.off_diagonal[0], self.diagonal[1] / self.diagonal[0])
