@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import hesscope as hs
+from hesscope.layers.capturing import Capture
 
 
 def sampled_problem() -> hs.Problem:
@@ -40,3 +42,37 @@ def test_two_seeds_of_a_sampled_trace_differ() -> None:
     assert first.value != second.value
     assert first.value == again.value
     assert abs(float(first) - float(second)) <= 5 * np.hypot(first.stderr, second.stderr)
+
+
+def later_rows() -> hs.Problem:
+    """One row per example in the first batch, where structure is looked for; in the second some labels are ignored."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 30), nn.ReLU(), nn.Linear(30, 12))
+    draw = hs.Rng(3).torch()
+    whole = torch.randn(40, 6, generator=draw), torch.randint(0, 12, (40,), generator=draw)
+    holes = torch.randn(40, 6, generator=draw), torch.randint(0, 12, (40,), generator=draw)
+    holes[1][-1] = -100
+    return hs.Problem.of(model, nn.CrossEntropyLoss(), [whole, holes])
+
+
+@pytest.mark.parametrize("function", [hs.trace, hs.diagonal])
+def test_the_budget_holds_where_a_later_batch_is_not_one_row_per_example(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = 0
+    gradients = Capture.gradients
+
+    def counted(run: Capture, *arguments: Any, **options: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        return gradients(run, *arguments, **options)
+
+    problem = later_rows()
+    function(problem, 0.5)  # what is proven once per problem is not part of the budget
+    monkeypatch.setattr(Capture, "gradients", counted)
+    counting = hs.Counted(hs.Hessian(problem))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = function(counting, 1e-3, max_products=16)
+    assert counting.count + passes // 2 <= 16  # a pass is made for each of two batches
+    assert found.products == counting.count + passes // 2

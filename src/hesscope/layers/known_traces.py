@@ -44,6 +44,8 @@ def known_trace(
     parts = _Parts(op, facts, with_functional)
     if not parts.covered:
         return None
+    if max_products is not None and parts.exact_columns:
+        parts.exact_columns = parts.columns_fit(max_products)
     exact = not parts.curved and not parts.rest and parts.exact_columns
     if not exact and problem.space.size <= SMALL:
         return None  # all of it by products costs less, and is exact
@@ -77,7 +79,7 @@ def known_diagonal(op: CurvatureOperator, max_products: int | None, with_functio
     parts = _Parts(op, facts_of(problem), with_functional)
     if parts.rest or parts.curved or not parts.exact_columns:
         return None
-    if max_products is not None and max_products < parts.columns:
+    if max_products is not None and not parts.columns_fit(max_products):
         return None
     total, passes = zeros(problem), 0
     for batch in parts.gradients.pieces():
@@ -114,24 +116,35 @@ class _Parts:
 
     def gauss_newton(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
         """tr G over the covered parameters: value, standard error, backward passes, method."""
-        found = self._by_columns_once() if self.exact_columns else None
-        if found is None:
-            return self._by_signs(tol, rng, limit)
-        value, passes = found
-        return value, 0.0, passes, "gauss-newton columns"
+        value, passes = self._by_columns_once() if self.exact_columns else (None, 0)
+        if value is not None:
+            return value, 0.0, passes, "gauss-newton columns"
+        value, stderr, more, method = self._by_signs(tol, rng, limit)
+        return value, stderr, passes + more, method
 
-    def _by_columns_once(self) -> tuple[float, int] | None:
+    def columns_fit(self, limit: int) -> bool:
+        """Whether exact sums stay within so many passes: asked of all data, for one forward pass, before any is spent."""
+        other = 0
+        for batch in self.gradients.pieces():
+            run = self.gradients.capture(batch)
+            assert isinstance(run.terms, OutputLoss)
+            other += not one_row_each(run, batch) or run.terms.columns() > limit
+        # Summed over processes, so that all of them decide alike.
+        return not float(self.problem.all_sum(torch.tensor([other], dtype=torch.float64, device=self.problem.device)))
+
+    def _by_columns_once(self) -> tuple[float | None, int]:
         """The trace of H finds that of G on its way: whoever asks for the other one gets it without a pass."""
         known = _KNOWN.setdefault(self.problem, {})
         key = tuple(self.covered)
         if key in known:
             return known[key], 0
-        found = self._by_columns()
-        if found is not None:
-            known[key] = found[0]
-        return found
+        value, passes = self._by_columns()
+        if value is not None:
+            known[key] = value
+        return value, passes
 
-    def _by_columns(self) -> tuple[float, int] | None:
+    def _by_columns(self) -> tuple[float | None, int]:
+        """The trace, unless some example is several rows, and the passes spent."""
         total, passes = torch.zeros(2, dtype=torch.float64), 0
         for batch in self.gradients.pieces():
             run = self.gradients.capture(batch)
@@ -143,7 +156,7 @@ class _Parts:
             passes = max(passes, columns)
         # Summed over processes, so that all of them decide alike.
         value, other = self.problem.all_sum(total).tolist()
-        return None if other else (value * self.problem.scale, passes)
+        return None if other else value * self.problem.scale, passes
 
     def _by_signs(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
         samples: list[float] = []
