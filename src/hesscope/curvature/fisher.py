@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from ..arguments import need_count
@@ -12,6 +14,7 @@ from ..errors import refuse
 from ..rng import Rng
 from .gauss_newton import GaussNewton
 from .losses.base import OutputLoss
+from .losses.row_draws import RowDraws
 from .problem import Problem
 
 
@@ -19,7 +22,8 @@ class Fisher(GaussNewton):
     """F = Σ_r E[s_r s_rᵀ], s_r the gradient of row r's log-likelihood; a row is what the loss counts.
 
     kind="exact": expectation over the model's own targets; for a log-likelihood this is the Gauss-Newton matrix.
-    kind="mc": the same with `samples` drawn targets per row, fixed by `rng`. kind="empirical": the data's targets.
+    kind="mc": the same with `samples` drawn targets per row, fixed by `rng` and the row's place in the data, however it
+    is batched. kind="empirical": the data's targets.
     """
 
     def __init__(
@@ -46,13 +50,24 @@ class Fisher(GaussNewton):
     def _is_gauss_newton(self) -> bool:
         return self.kind == "exact"
 
+    @cached_property
+    def _before(self) -> int:
+        """Rows of the processes before this one, so that every row has draws of its own."""
+        if not self.problem.distributed:
+            return 0
+        counts: list[int] = [0] * dist.get_world_size()
+        dist.all_gather_object(counts, self._engine.rows_here())
+        return sum(counts[: dist.get_rank()])
+
     def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
         if self.kind == "exact":
             return rows.curvature(image)
         total = torch.zeros_like(image)
         for sample in range(self.samples if self.kind == "mc" else 1):
             if self.kind == "mc":
-                slope = rows.sampled_output_gradient(self.rng.child("fisher", sample, first_row).torch())
+                slope = rows.sampled_output_gradient(
+                    RowDraws(self.rng.child("fisher", sample), self._before + first_row)
+                )
             else:
                 slope = rows.example_output_gradient()
             total += slope * (slope * image).sum(-1, keepdim=True)

@@ -103,13 +103,18 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
 
     def row_count(self) -> int:
         """R C: the number of rows of J."""
-        total = 0
-        with torch.no_grad():
-            for batch in self.problem.batches:
+        return sum(rows.f.numel() for rows in self._outputs())
+
+    def rows_here(self) -> int:
+        """R of this process."""
+        return sum(len(rows.f) for rows in self._outputs())
+
+    def _outputs(self) -> Iterator[OutputLoss]:
+        for batch in self.problem.batches:
+            with torch.no_grad():
                 rows = self.problem.evaluate(batch, self.problem.parameters)
-                assert isinstance(rows, OutputLoss)
-                total += rows.f.numel()
-        return total
+            assert isinstance(rows, OutputLoss)
+            yield rows
 
     def _push(self, group: list[_Linearised], columns: ParameterSpace, vector: Tensor) -> list[Tensor]:
         place = dict(columns.slices())

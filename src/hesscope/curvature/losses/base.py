@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .row_draws import RowDraws
+
 
 class OutputLoss(ABC):
     """ℓ = Σ_r ℓ_r(f_r) over rows f of shape `(R, C)`, with derivatives in f that keep their digits.
@@ -50,7 +52,7 @@ class OutputLoss(ABC):
         """S ε with independent random signs ε in every row: shape `(R, C)`, E[(Sε)(Sε)ᵀ] = S Sᵀ."""
 
     @abstractmethod
-    def sampled_output_gradient(self, generator: torch.Generator) -> Tensor:
+    def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
         """∂ℓ/∂f at targets drawn from the model, scaled so that E[s sᵀ] = ∂²ℓ/∂f² for a log-likelihood."""
 
     def example_output_gradient(self) -> Tensor:

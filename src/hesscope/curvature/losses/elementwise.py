@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 
 from ...errors import refuse
 from .base import OutputLoss, random_signs
+from .row_draws import RowDraws
 
 
 class ElementwiseLoss(OutputLoss):
@@ -46,13 +47,12 @@ class ElementwiseLoss(OutputLoss):
     def random_column(self, generator: torch.Generator) -> Tensor:
         return self.second.sqrt() * random_signs(self.second.shape, generator, self.second)
 
-    def sampled_output_gradient(self, generator: torch.Generator) -> Tensor:
+    def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
         root = self.second.sqrt()
         if self._chance is None:  # a Gaussian likelihood
-            noise = torch.randn(root.shape, generator=generator, dtype=torch.float64).to(root)
-            return root * noise
+            return root * draws.normal(*root.shape).to(root)
         p = self._chance
-        drawn = torch.rand(p.shape, generator=generator, dtype=torch.float64).to(p) < p
+        drawn = draws.uniform(*p.shape).to(p) < p
         # (σ - y)/√(σ(1-σ)) · √second: unit variance under the model, whatever the weights.
         odds = torch.where(drawn, -((1 - p) / p).sqrt(), (p / (1 - p)).sqrt())
         return root * torch.where(root > 0, odds, torch.zeros_like(odds))
@@ -128,7 +128,7 @@ class AutogradLoss(OutputLoss):
     def random_column(self, generator: torch.Generator) -> Tensor:
         raise AssertionError("a loss without a factor has no columns")
 
-    def sampled_output_gradient(self, generator: torch.Generator) -> Tensor:
+    def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
         refuse(
             "a Monte-Carlo Fisher matrix needs a loss that is a known log-likelihood",
             "another loss",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .base import OutputLoss, random_signs
+from .row_draws import RowDraws
 
 
 class SoftmaxLoss(OutputLoss):
@@ -99,8 +100,8 @@ class SoftmaxLoss(OutputLoss):
         )
         return (root - self.p * mean).scatter_(-1, self.top, at_top).mul_(self.weight.sqrt()[:, None])
 
-    def sampled_output_gradient(self, generator: torch.Generator) -> Tensor:
-        uniform = torch.rand(self.p.shape[0], 1, generator=generator, dtype=torch.float64).to(self.p.device)
+    def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
+        uniform = draws.uniform(self.p.shape[0], 1).to(self.p.device)
         drawn = torch.searchsorted(self.p.double().cumsum(-1), uniform).squeeze(-1)
         return self._minus_targets(self.weight.sqrt(), drawn.clamp_(max=self.p.shape[-1] - 1))
 
