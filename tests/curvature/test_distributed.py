@@ -31,7 +31,7 @@ def make_problem(part: slice, distributed: bool, seed: int = 0) -> hs.Problem:
     return hs.Problem.of(model, "cross_entropy", (x[part], y[part]), distributed=distributed)
 
 
-def products(problem: hs.Problem) -> dict[str, Any]:
+def products(problem: hs.Problem, kept: Path) -> dict[str, Any]:
     H, G = hs.Hessian(problem), hs.GaussNewton(problem)
     v = H.layout.draw(hs.Rng(3), 1, "normal", H.dtype, H.device)
     pairs = hs.eigenpairs(H, k=3, tol=1e-8)
@@ -46,9 +46,26 @@ def products(problem: hs.Problem) -> dict[str, Any]:
         "sum": (H + G).dense(),
         "rectangle": H.block("0.*", "2.*").dense(),
         "block_norms": hs.block_norms(problem).norms,
+        "norms of layers": hs.block_norms(problem, "layer").norms,
+        "estimated norms": hs.block_norms(problem, "layer", method="stochastic").norms,
+        "norms kept on disk": hs.block_norms(problem, "layer", resume=kept / "norms").norms,
+        "factors kept on disk": hs.decouple(problem, "0", resume=kept / "factors").output_hessian,
+        "block spectra": np.concatenate(hs.block_spectra(problem, "layer").nodes),
+        "heat map": hs.heat_map(problem, 9).image,
+        "sampled Fisher": hs.Fisher(problem, "mc", rng=2).dense(),
+        "layer": hs.layer_hessian(problem, "2").dense(),
         "solution": H.layout.gather(torch.as_tensor(hs.solve(H + 1.0, v[:, 0], tol=1e-10).x)[:, None]),
         "check": float(hs.check(problem).passed),
     }
+
+
+NOT_SUMMED: list[Callable[[hs.Problem], Any]] = [
+    hs.output_block_norms,
+    hs.circulant_score,
+    lambda problem: hs.logit_gradients(problem, "0"),
+    lambda problem: hs.predicted_output_eigenspace(problem, "0"),
+    lambda problem: hs.approximate_full_eigenpairs(problem, 2),
+]
 
 
 def estimates(problem: hs.Problem) -> dict[str, Any]:
@@ -84,12 +101,15 @@ def start(cuts: list[int], folder: Path, work: Callable[..., None]) -> None:
 def uneven_shares(rank: int, part: slice, folder: Path) -> None:
     problem = make_problem(part, distributed=True)
     assert hs.Hessian(problem).layout.local_size == (34 if rank == 0 else 33)  # no process holds a whole vector
-    save({**products(problem), **analysis(problem), **estimates(problem)}, folder / f"{rank}.npz")
+    save({**products(problem, folder), **analysis(problem), **estimates(problem)}, folder / f"{rank}.npz")
+    for refused in NOT_SUMMED:
+        with pytest.raises(HesscopeError, match="all data in one process"):
+            refused(problem)
 
 
 def an_empty_share(rank: int, part: slice, folder: Path) -> None:
     problem = make_problem(part, distributed=True)
-    save({**products(problem), **estimates(problem)}, folder / f"{rank}.npz")
+    save({**products(problem, folder), **estimates(problem)}, folder / f"{rank}.npz")
     with pytest.raises(HesscopeError, match="examples in every process"):
         hs.analyze(problem)
     with pytest.raises(HesscopeError, match="same model"):
@@ -107,7 +127,7 @@ def an_empty_share(rank: int, part: slice, folder: Path) -> None:
 
 def compare(folder: Path, world: int, with_analysis: bool) -> None:
     single = make_problem(slice(0, 50), distributed=False)
-    truth = {**products(single), **(analysis(single) if with_analysis else {})}
+    truth = {**products(single, folder / "single"), **(analysis(single) if with_analysis else {})}
     exact = float(hs.Hessian(single).dense().trace())
     for rank in range(world):
         with np.load(folder / f"{rank}.npz", allow_pickle=False) as found:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hesscope.errors import InputError
+from hesscope.errors import FileError, InputError
 from hesscope.experiments.wu2022 import table10
 from hesscope.experiments.wu2022._bounds import certificates
 
@@ -17,6 +17,10 @@ def test_finished_methods_are_read_from_the_state_folder(tmp_path: Path, monkeyp
         table10.EXPERIMENT.quick, methods=("base",), sgd_epochs=1, epochs=1, data_prior=False, state=str(tmp_path)
     )
     first = table10.run(config)
+    with pytest.raises(FileError, match="goes on with the same problem, settings and version"):
+        table10.run(replace(config, epochs=2))
+    with pytest.raises(FileError, match="goes on with the same problem, settings and version"):
+        table10.run(replace(config, seed=1))
     monkeypatch.setattr("hesscope.experiments.wu2022._bounds.optimize", None)
     assert table10.run(config).data["T-50"]["bound"] == first.data["T-50"]["bound"]
 

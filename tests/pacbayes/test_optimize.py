@@ -209,3 +209,5 @@ def test_a_folder_of_another_run_is_refused(case: Case, tmp_path: Path) -> None:
         optimize(problem, before, "base", **(SMALL | {"epochs": 4}), resume=tmp_path)
     with pytest.raises(InputError, match="same init"):
         optimize(problem, {k: v + 1 for k, v in before.items()}, "base", **SMALL, resume=tmp_path)
+    with pytest.raises(InputError, match="same init"):
+        optimize(problem, {k: -v for k, v in before.items()}, "base", **SMALL, resume=tmp_path)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..arguments import need_count
 from ..errors import refuse
 from ..rng import Rng
+from ..space import ParameterSpace
 from .gauss_newton import GaussNewton
 from .losses.base import OutputLoss
 from .losses.row_draws import RowDraws
@@ -58,6 +59,11 @@ class Fisher(GaussNewton):
         counts: list[int] = [0] * dist.get_world_size()
         dist.all_gather_object(counts, self._engine.rows_here())
         return sum(counts[: dist.get_rank()])
+
+    def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        if self.kind == "mc":
+            _ = self._before  # asked by all processes together, also by those without rows
+        return super()._sum_products(columns, rows, block)
 
     def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
         if self.kind == "exact":

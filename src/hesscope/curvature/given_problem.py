@@ -13,3 +13,11 @@ def need_problem(given: Any) -> Problem:
     if not isinstance(given, Problem):
         refuse("this needs a Problem", type(given).__name__, "Make one with hs.Problem.of(model, loss, data).")
     return given
+
+
+def need_one_process(given: Any, what: str) -> Problem:
+    """A Problem whose data is all here, for what is not summed over processes."""
+    problem = need_problem(given)
+    if problem.distributed:
+        refuse(f"{what} needs all data in one process", "a distributed problem", "Make it without distributed.")
+    return problem

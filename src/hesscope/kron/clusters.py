@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..curvature import Problem
-from ..curvature.given_problem import need_problem
+from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.softmax import SoftmaxLoss
 from ..errors import refuse
@@ -22,7 +22,7 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
 
     One pass over the data with c backward passes; memory c² m n numbers for Δ. Wu et al. (2022), (269), (270).
     """
-    need_problem(problem).need_outputs("logit gradients")
+    need_one_process(problem, "logit gradients").need_outputs("logit gradients")
     how = layer_curvature(problem, layer, "gauss_newton")
     data = ChunkedData(problem, [how])
     sums: _Sums | None = None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import LayerFacts
@@ -33,6 +34,7 @@ def approximate_full_eigenpairs(
     """
     if form not in ("principled", "printed"):
         refuse("form must be 'principled' or 'printed'", f"{form!r}", "The printed one is Appendix C as it stands.")
+    need_one_process(problem, "an approximation of the full Hessian")
     layers = [layer for layer in matrix_layers(problem) if layer.weight in problem.parameters]
     size = sum(layer.outputs for layer in layers)
     check_k(k, size)

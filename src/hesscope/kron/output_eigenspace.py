@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.given_problem import need_problem
+from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import CapturedLayer, LayerFacts, capture, facts_of
@@ -28,7 +28,7 @@ def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigens
     Needs a chain of Linear layers behind `layer`, with elementwise maps (activations, batch-norm in eval mode) between
     them. The printed form assumes that every unit is on half of the time, which only holds for centred inputs.
     """
-    exact_layer(need_problem(problem), layer)
+    exact_layer(need_one_process(problem, "a predicted eigenspace"), layer)
     names = [known.name for known in facts_of(problem).layers.values() if isinstance(known.kind, MatrixKind)]
     chain = [exact_layer(problem, name) for name in names[names.index(layer) :]]
     for here, behind in pairwise(chain):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..curvature import Problem
-from ..curvature.given_problem import need_problem
+from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import CirculantScore
@@ -22,7 +22,7 @@ def circulant_score(problem: Problem) -> CirculantScore:
     The term δ_j σ'_i x e_iᵀ fills exactly these columns: equal stripes in every block, a block-circulant pattern. It
     leads while the loss's slopes are large and N is small against d C, and fades as the slopes vanish in training.
     """
-    structure = Structure.of(need_problem(problem))
+    structure = Structure.of(need_one_process(problem, "a score of stripes"))
     layers = structure.layers
     if len(layers) < 2 or layers[-1].inputs != layers[-2].outputs or not (layers[-1].weight and layers[-2].weight):
         refuse(

@@ -48,7 +48,8 @@ class SampledSquares:
         draws = torch.zeros(operator.shape[1], self.probes, dtype=operator.dtype, device=operator.device)
         generator = self.rng.child("block norms", block).torch()
         draws[inside] = torch.randint(0, 2, (len(inside), self.probes), generator=generator).to(draws) * 2 - 1
-        image = operator.apply(draws).double().square_().cpu()
+        # Processes that share the vectors draw the same ones, and hold a part each.
+        image = operator.row_layout.gather(operator.apply(draws[operator.layout.local])).double().square_().cpu()
         samples = torch.zeros(self.partition.count, self.probes, dtype=torch.float64)
         mean, stderr = mean_of_squares(samples.index_add_(0, self.partition.labels, image))
         return mean, stderr**2

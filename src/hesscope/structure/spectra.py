@@ -84,7 +84,8 @@ class Restricted(Derived):
     def _apply(self, block: Tensor) -> Tensor:
         full = block.new_zeros(self.inner.shape[1], block.shape[1])
         full[self.positions] = block
-        return self.inner.apply(full)[self.positions]
+        image = self.inner.apply(full[self.inner.layout.local])
+        return self.inner.row_layout.gather(image)[self.positions]
 
 
 def _eigenvalues(matrix: Tensor) -> Array:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..arguments import is_count, need_count
 from ..curvature import Problem
-from ..curvature.given_problem import need_problem
+from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import OutputNorms
@@ -37,7 +37,7 @@ def output_block_norms(
     numbers: minutes for a vocabulary of 50,257 and thousands of tokens. `layer` names the Linear (by default the last
     one); a matrix that is tied to an embedding is treated in its role as output layer.
     """
-    need_problem(problem).need_outputs("the curvature of an output layer")
+    need_one_process(problem, "block norms of an output layer").need_outputs("the curvature of an output layer")
     chosen = output_layer(problem, layer)
     structure = Structure(problem, (chosen,), True)
     if chosen.outputs < 2:

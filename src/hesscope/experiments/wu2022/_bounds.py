@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..._version import __version__
+from ...analysis.stages import Stages
 from ...curvature import Problem
+from ...curvature.content import content_of
+from ...operators.content import digest
 from ...pacbayes import Certificate, Settings, optimize, split
 from ...rng import Rng
 from ...zoo.data import load
@@ -108,27 +113,25 @@ def certificates(
 ) -> dict[str, Certificate]:
     """One certificate per method, all from the same weights with the same settings.
 
-    With a `state` folder, what is done is kept there and a killed run goes on in the middle of a method.
+    With a `state` folder, what is done is kept there and a killed run goes on in the middle of a method; what belongs
+    to other networks, data or settings is refused.
     """
     found = {}
     for method in methods:
-        place = None if state is None else Path(state) / method
-        if place is not None and place.with_name(f"{method}.json").exists():
-            found[method] = Certificate.load(place)
-            continue
-        resume = None if place is None else place.with_name(f"{method}-state")
-        made = optimize(
-            prepared.problem,
-            prepared.before,
-            method,  # type: ignore[arg-type]
-            settings,
-            test=prepared.test,
-            resume=resume,
-        )
-        if place is not None:
-            made.save(place)
-        found[method] = made
+        with Stages(None if state is None else Path(state) / method, _belongs(prepared, method, settings)) as stages:
+            compute = partial(_optimised, prepared, method, settings, stages.state("optimised"))
+            found[method] = stages.run(Certificate, "certificate", compute)
     return found
+
+
+def _optimised(prepared: Prepared, method: Any, settings: Settings, kept: Path | None) -> Certificate:
+    return optimize(prepared.problem, prepared.before, method, settings, test=prepared.test, resume=kept)
+
+
+def _belongs(prepared: Prepared, method: str, settings: Settings) -> str:
+    """Everything that a certificate depends on."""
+    weights = digest(*prepared.before.values(), *prepared.test)
+    return repr((content_of(prepared.problem), weights, method, asdict(settings), __version__))
 
 
 def with_data_prior(row: Row, training: Training, settings: Settings) -> Certificate:

@@ -17,6 +17,7 @@ from ...curvature import Hessian, Problem
 from ...errors import refuse
 from ...linalg.checkpoint import Store
 from ...operators import Layout
+from ...operators.content import digest
 from ...rng import Rng
 from ..bounds import Grid
 from ..settings import METHODS, Settings
@@ -168,10 +169,10 @@ class Run:
 
     def _header(self, centre: Mapping[str, Tensor]) -> dict[str, Any]:
         return {
-            "format": 1,
+            "format": 2,
             "algorithm": f"pacbayes {self.method_name}",
             "problem": Hessian(self.problem).fingerprint,
-            "init": f"{sum(float(weight.double().square().sum()) for weight in centre.values()):.12g}",
+            "init": digest(*centre.values()),
             "settings": asdict(self.settings),
         }
 
