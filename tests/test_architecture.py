@@ -27,7 +27,7 @@ ORDER = (
     ("curvature",),
     ("layers",),
     ("partition",),
-    ("kron", "step_stability", "structure"),
+    ("kron", "landscapes", "step_stability", "structure"),
     ("pacbayes", "plots", "zoo"),
     ("analysis",),
     ("experiments",),

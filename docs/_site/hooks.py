@@ -12,9 +12,11 @@ from mkdocs.structure.files import File
 
 SOURCE = Path(__file__).parents[2] / "src" / "hesscope"
 REFERENCE = (
-    "curvature", "layers", "linalg", "operators", "structure", "kron", "pacbayes", "closed_form", "rmt", "report", "zoo",
+    "curvature", "landscapes", "layers", "linalg", "operators", "structure", "kron", "pacbayes", "closed_form", "rmt", "report", "zoo",
 )  # fmt: skip
-HOWTO = ("your-model", "huggingface", "torchrun", "per-layer", "bound", "reading-the-report", "optimiser-blocks")
+HOWTO = (
+    "your-model", "huggingface", "torchrun", "per-layer", "landscape", "bound", "reading-the-report", "optimiser-blocks",
+)  # fmt: skip
 
 
 def on_config(config: Any) -> Any:

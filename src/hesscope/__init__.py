@@ -40,6 +40,7 @@ _HOMES = {
         "predicted_output_eigenspace",
         "subspace_overlap",
     ),
+    "landscapes": ("landscape",),
     "linalg": (
         "diagonal",
         "eigenpairs",
@@ -91,6 +92,12 @@ _HOMES = {
         "LogitGradients",
         "ModelOverlap",
         "PredictedEigenspace",
+    ),
+    "results.landscape": (
+        "BreakingDistance",
+        "Landscape",
+        "LossLine",
+        "LossPlane",
     ),
     "results.spectra": (
         "Eigenpairs",
@@ -151,6 +158,7 @@ if TYPE_CHECKING:
     from .kron import model_overlap as model_overlap
     from .kron import predicted_output_eigenspace as predicted_output_eigenspace
     from .kron import subspace_overlap as subspace_overlap
+    from .landscapes import landscape as landscape
     from .linalg import diagonal as diagonal
     from .linalg import eigenpairs as eigenpairs
     from .linalg import frobenius_norm as frobenius_norm
@@ -191,6 +199,10 @@ if TYPE_CHECKING:
     from .results.kronecker import LogitGradients as LogitGradients
     from .results.kronecker import ModelOverlap as ModelOverlap
     from .results.kronecker import PredictedEigenspace as PredictedEigenspace
+    from .results.landscape import BreakingDistance as BreakingDistance
+    from .results.landscape import Landscape as Landscape
+    from .results.landscape import LossLine as LossLine
+    from .results.landscape import LossPlane as LossPlane
     from .results.spectra import Eigenpairs as Eigenpairs
     from .results.spectra import Estimate as Estimate
     from .results.spectra import Solution as Solution

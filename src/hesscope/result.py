@@ -28,6 +28,7 @@ HOMES = (
     "results.blocks",
     "results.history",
     "results.kronecker",
+    "results.landscape",
     "results.checks",
     "results.claims",
     "results.stability",

@@ -135,6 +135,24 @@ def test_blocks_decouple_check_and_plan(mlp: str, capsys: Capture) -> None:
 
 
 @pytest.mark.filterwarnings("default")
+def test_landscape_along_directions_and_checkpoints(mlp: str, capsys: Capture, tmp_path: Path) -> None:
+    _, found = run_json(
+        capsys, "landscape", mlp, "--along", "eigenvectors", "--plane", "--points", "5", "--out", str(tmp_path)
+    )
+    assert [line["name"].split(" (")[0] for line in found["lines"]] == ["eigenvector 1", "eigenvector 2"]
+    assert np.array(found["plane"]["losses"]).shape == (5, 5)
+    assert (tmp_path / "landscape-plane.svg").exists()
+    text = Path(mlp.partition(":")[0])
+    text.write_text(
+        text.read_text() + "\ndef several():\n    return {'a': make_problem(), 'b': make_problem().at(shifted())}\n"
+        "def shifted():\n    return {n: t + 0.1 for n, t in make_problem().parameters.items()}\n"
+    )
+    _, found = run_json(
+        capsys, "landscape", f"{text}:several", "--along", "checkpoints", "--points", "5", "--out", str(tmp_path)
+    )
+    assert [line["name"] for line in found["lines"]] == ["to checkpoint a"]
+
+
 def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     body = MLP.replace(

@@ -13,6 +13,7 @@ from hesscope.results.checks import Verdict
 from hesscope.results.claims import Claim
 from hesscope.results.history import TrainingHistory
 from hesscope.results.kronecker import KroneckerComparison, KroneckerPrediction
+from hesscope.results.landscape import BreakingDistance, Landscape, LossLine
 from hesscope.results.spectra import Eigenpairs, Estimate, SpectralDensity
 
 FAILED = Verdict(False, "kept", 1.0, 1.0, 1.0, float("nan"), (), ("fc1 (Linear)",))
@@ -86,11 +87,18 @@ def sample(name: str = "fc1") -> Analysis:
         settings={"tol": 1e-3, "k": name},
         provenance={"source": name},
         seconds=1.5,
+        landscape=Landscape((_line(name),), None, 0.5, 0.1, "float64", 50, 1, (), "passed"),
     )
 
 
 def _pairs(values: Array, residuals: Array, products: int) -> Eigenpairs:
     return Eigenpairs(values, NO_VECTORS, residuals, np.ones(values.size, bool), products, 1e-3, "passed")
+
+
+def _line(name: str) -> LossLine:
+    t = np.linspace(-1.0, 1.0, 5)
+    breaks = BreakingDistance(0.4, 0.6), BreakingDistance(0.7, float("inf"))
+    return LossLine(name, "eigenvector", 1.0, t, 0.5 + 4.5 * t**2, 0.5, 0.0, 9.0, 0.0, 0.0, 1e-15, 0.1, *breaks)
 
 
 def _exact(value: float) -> Estimate:

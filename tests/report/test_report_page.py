@@ -82,7 +82,10 @@ def test_a_failed_check_leaves_no_nan_in_the_lines() -> None:
 
 
 def test_sharpness_says_which_optimiser_it_speaks_of() -> None:
-    assert "full-batch gradient descent (no momentum)" in summary_lines(sample())[0]
+    said = summary_lines(sample())[0]
+    assert "full-batch gradient descent (no momentum)" in said
+    assert "`hesscope stability`" in said
+    assert "a ceiling, not advice" in said
 
 
 def test_every_number_says_how_it_was_found() -> None:

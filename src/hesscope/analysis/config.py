@@ -33,6 +33,8 @@ class AnalyzeConfig:
     """Layers to compare with a Kronecker product, at most."""
     most_passes: int = 1000
     """Layers whose output Hessians take more backward passes per batch than this are left out of that (attention)."""
+    landscape: bool = True
+    """The loss along the top eigenvectors and down the gradient, beside its quadratic model."""
     fit: bool = False
     """Look for the limit law closest to the bulk (takes some seconds)."""
     check: bool = True

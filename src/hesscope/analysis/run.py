@@ -22,6 +22,7 @@ from ..curvature.self_check import check
 from ..errors import refuse
 from ..results.analysis import Analysis
 from ..results.spectra import Eigenpairs
+from .around import surroundings
 from .checkpoints import history
 from .claims import claims_of
 from .config import AnalyzeConfig as AnalyzeConfig
@@ -94,6 +95,7 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
     part_density = None if G is None else density_of(run, "gauss-newton", G, fewer)
     blocks = block_maps(run)
     compared, prediction = kronecker(run)
+    around = surroundings(run, top) if config.landscape else None
     along = history(run, checkpoints) if checkpoints else None
     analysis = Analysis(
         title=title or type(problem.model).__name__,
@@ -124,6 +126,7 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
         settings=asdict(config),
         provenance=provenance_of(source, str(problem.dtype), str(problem.device), _data(problem)),
         seconds=time.perf_counter() - started,
+        landscape=around,
     )
     run.stages.finish()
     return replace(analysis, claims=claims_of(analysis))

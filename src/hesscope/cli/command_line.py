@@ -24,6 +24,7 @@ COMMANDS = {
     "spectrum": "spectrum.SpectrumCommand",
     "blocks": "blocks.Blocks",
     "decouple": "decouple.Decouple",
+    "landscape": "landscape.LandscapeCommand",
     "bound": "bound.BoundCommand",
     "plan": "plan.PlanCommand",
     "check": "check.Check",

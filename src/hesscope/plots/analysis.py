@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..results.analysis import Analysis
+from .landscape import landscape_picture
 from .layers import blocks_picture, history_picture, kronecker_picture
 from .picture import Picture
 from .spectrum import spectrum_picture
@@ -17,6 +18,8 @@ def pictures_of(a: Analysis) -> list[Picture]:
         found.append(blocks_picture(a.blocks))
     if a.kronecker:
         found.append(kronecker_picture(a.kronecker))
+    if a.landscape is not None:
+        found.append(landscape_picture(a.landscape))
     if a.history is not None:
         found.append(history_picture(a.history))
     return found

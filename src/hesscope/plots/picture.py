@@ -71,12 +71,28 @@ class Heat:
 
 
 @dataclass(frozen=True, eq=False)
+class Surface:
+    """z over the plane: `z[i, j]` at y[i], x[j]; colours run from `low` to `high`, contours are drawn at `levels`."""
+
+    name: str
+    x: Array
+    y: Array
+    z: Array
+    low: float
+    high: float
+    levels: int = 12
+
+
+Mark = Curve | Bars | Heat | Surface
+
+
+@dataclass(frozen=True, eq=False)
 class Panel:
     """One set of axes: a view on the page; panels with the same `file` stand side by side on paper."""
 
     label: str
     file: str
-    marks: tuple[Curve | Bars | Heat, ...]
+    marks: tuple[Mark, ...]
     x: Axis
     y: Axis
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .picture import Axis, Bars, Curve, Heat, Panel, Picture
-from .style import INKS, SEQUENTIAL, new_figure
+from .picture import Axis, Bars, Curve, Heat, Panel, Picture, Surface
+from .style import INKS, SEQUENTIAL, VALUES, new_figure
 
 _LINES = {"solid": "-", "dashed": "--", "steps": "-", "dashed steps": "--", "none": ""}
 _MARKERS = {"none": "", "dot": "o", "diamond": "D", "open diamond": "D"}
@@ -23,7 +23,7 @@ def figures_of(picture: Picture) -> dict[str, Any]:
 
 def figure_of(panels: Sequence[Panel]) -> Any:
     """These panels in a row, four of them in a square; a panel alone is larger."""
-    heat = any(isinstance(mark, Heat) for panel in panels for mark in panel.marks)
+    heat = any(isinstance(mark, Heat | Surface) for panel in panels for mark in panel.marks)
     width, height = (6.4, 5.4) if heat else (8.0, 4.2) if len(panels) == 1 else (4.4, 3.6)
     columns = 2 if len(panels) == 4 else len(panels)
     figure, axes = new_figure(len(panels) // columns, columns, width=width, height=height, squeeze=False)
@@ -41,6 +41,8 @@ def _draw(figure: Any, axis: Any, panel: Panel) -> None:
             _curve(axis, mark)
         elif isinstance(mark, Heat):
             _heat(figure, axis, mark)
+        elif isinstance(mark, Surface):
+            _surface(figure, axis, mark)
     if bars:
         _bars(axis, bars)
     _axis(axis, "x", panel.x)
@@ -95,6 +97,17 @@ def _heat(figure: Any, axis: Any, heat: Heat) -> None:
     for _, start, _ in heat.spans[1:]:
         axis.axhline(start - 0.5, color="white", linewidth=0.8)
         axis.axvline(start - 0.5, color="white", linewidth=0.8)
+
+
+def _surface(figure: Any, axis: Any, surface: Surface) -> None:
+    axis.grid(False)
+    # Beyond both ends of the colours a surface keeps their colour, and has no contours.
+    seen = np.clip(np.nan_to_num(surface.z, nan=surface.high, posinf=surface.high), surface.low, surface.high)
+    ends = {"vmin": surface.low, "vmax": surface.high}
+    image = axis.pcolormesh(surface.x, surface.y, seen, cmap=VALUES, shading="gouraud", **ends)
+    heights = np.linspace(surface.low, surface.high, surface.levels + 2)[1:-1]
+    axis.contour(surface.x, surface.y, seen, levels=heights, colors="white", linewidths=0.6)
+    figure.colorbar(image, ax=axis, shrink=0.85).set_label(_plain(surface.name))
 
 
 def _axis(axis: Any, which: str, described: Axis) -> None:

@@ -13,6 +13,7 @@ ACCENT = "#2a8c82"
 MUTED = "#8a8f98"
 CYCLE = (MEASURED, THEORY, ACCENT, "#8e4a9e", "#b8860b", "#4a6fa5", "#c2455c", MUTED)
 SEQUENTIAL = "magma"
+VALUES = "viridis"  # of plain values, where dark is not "none"
 # The colours that pictures name; the page has its own, for light and dark, in page.css.
 INKS = {"measured": MEASURED, "accent": ACCENT, "theory": THEORY, "highlight": "#a32f5a", "muted": MUTED}
 INKS |= {f"cycle{number}": ink for number, ink in enumerate(CYCLE)}

@@ -33,6 +33,7 @@ def evidence_of(a: Analysis) -> list[Evidence]:
         error = "exact" if norms.exact else f"standard errors up to {norms.stderr.max():.2g}"
         what = f"{norms.diagonal_share:.2%} of ‖H‖² on the diagonal"
         rows.append(Evidence(f"block norms by {norms.partition}", what, error, norms.method, _said(a, norms.check)))
+    rows += _lines(a)
     for d in a.kronecker:
         error = "exact" if d.frobenius_stderr == 0 else f"± {d.frobenius_stderr:.1g}"
         what = f"{d.frobenius_error:.2%} (Frobenius)"
@@ -58,6 +59,20 @@ def _density(a: Analysis, name: str, found: SpectralDensity) -> Evidence:
     kind = {"slq": "Lanczos quadrature", "chebyshev": "Chebyshev moments"}.get(found.method, found.method)
     method = f"{kind}, {len(found.probe_nodes)} random vectors, {found.products} products"
     return Evidence(name, f"mean {found.mean:.4g}", error, method, _said(a, found.check))
+
+
+def _lines(a: Analysis) -> list[Evidence]:
+    around = a.landscape
+    if around is None:
+        return []
+    rows = []
+    for line in around.lines:
+        error = f"± {line.breaks.error:.1g} (search and rounding)" if line.breaks.found else "a lower bound"
+        method = f"losses in {around.dtype}, parting by {line.share:.0%} of the model"
+        rows.append(
+            Evidence(f"quadratic along {line.name}", f"|t| = {line.breaks}", error, method, _said(a, around.check))
+        )
+    return rows
 
 
 def _signed(value: float) -> str:

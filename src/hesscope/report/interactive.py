@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..measure import Array
-from ..plots.picture import Axis, Bars, Curve, Heat, Panel, Picture
+from ..plots.picture import Axis, Bars, Curve, Heat, Mark, Panel, Picture, Surface
 
 _PLACES = {"x": "x", "y": "y", "value": "customdata", "text": "text"}
 _DASHES = {"solid": "solid", "dashed": "dot", "steps": "solid", "dashed steps": "dot", "none": "solid"}
@@ -31,9 +31,11 @@ def numbers(values: Array) -> list[float | None]:
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float).ravel()]
 
 
-def _trace(mark: Curve | Bars | Heat) -> dict[str, Any]:
+def _trace(mark: Mark) -> dict[str, Any]:
     if isinstance(mark, Curve):
         return _curve(mark)
+    if isinstance(mark, Surface):
+        return _surface(mark)
     return _bars(mark) if isinstance(mark, Bars) else _heat(mark)
 
 
@@ -93,6 +95,24 @@ def _heat(heat: Heat) -> dict[str, Any]:
             "ticktext": [*_POWERS[: heat.decades], f"≤ {_POWERS[heat.decades]}"],
             "thickness": 14,
         },
+    }
+
+
+def _surface(surface: Surface) -> dict[str, Any]:
+    step = (surface.high - surface.low) / (surface.levels + 1)
+    return {
+        "type": "contour",
+        "name": escape(surface.name),
+        "x": numbers(surface.x),
+        "y": numbers(surface.y),
+        "z": [numbers(row) for row in surface.z],
+        "zmin": surface.low,
+        "zmax": surface.high,
+        "contours": {"start": surface.low + step, "end": surface.high - step, "size": step, "coloring": "heatmap"},
+        "line": {"width": 0.6, "color": "white"},
+        "colorscale": "Viridis",
+        "colorbar": {"title": {"text": escape(surface.name), "side": "right"}, "thickness": 14},
+        "hovertemplate": "x = %{x:.3g}, y = %{y:.3g}<br>" + escape(surface.name) + " %{z:.5g}<extra></extra>",
     }
 
 

@@ -35,6 +35,11 @@ DECOUPLING = (
     "The Hessian of a layer is compared with E[M] ⊗ E[xxᵀ], a Kronecker product of two small matrices. A small error and an "
     "overlap near 1 mean that methods such as K-FAC or Shampoo see nearly the true curvature of that layer."
 )
+LANDSCAPE = (
+    "The loss as one walks away from the parameters (points) beside the parabola that gradient and Hessian predict (dashed). "
+    "The diamond marks where the two part: up to there, what the spectrum says of steps along this direction is true; beyond "
+    "it, the loss has more to say than its second derivatives."
+)
 HISTORY = (
     "The same numbers at checkpoints along training. Sharpness that rises to 2 / step size and stays there is the edge of "
     "stability; a trace that falls with the loss is the Gauss-Newton part shrinking as predictions become sure."
@@ -143,11 +148,24 @@ def _history(a: Analysis) -> str:
     )
 
 
+def _breaks(a: Analysis) -> str:
+    if a.landscape is None:
+        return ""
+    rows = [
+        (line.name, f"{line.slope:.4g}", f"{line.curvature:.4g}", str(line.backward), str(line.forward))
+        for line in a.landscape.lines
+    ]
+    head = ("Direction", "Slope gᵀd", "Curvature dᵀHd", "Breaks at −t", "Breaks at t")
+    note = f"Where |L − model| exceeds {a.landscape.share:.0%} of |gᵀd t| + |dᵀHd| t²/2; the error is that of the search and of rounding."
+    return markup.disclosure("Breaking distances as a table", markup.table(head, rows) + f'<p class="read">{note}</p>')
+
+
 # Name of a picture -> its title in the navigation, how to read it, the numbers behind it.
 FIGURES = {
     "spectrum": ("Spectrum", SPECTRUM, _eigenvalues),
     "blocks": ("Blocks", BLOCKS, _norms),
     "decoupling": ("Kronecker", DECOUPLING, _errors),
+    "landscape": ("Landscape", LANDSCAPE, _breaks),
     "history": ("Training", HISTORY, _history),
 }
 

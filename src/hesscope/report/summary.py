@@ -26,10 +26,12 @@ def summary_lines(a: Analysis) -> list[str]:
 
 def _sharpness(a: Analysis) -> str:
     error = float(a.largest.residuals[0])
+    if a.sharpness <= 0:
+        return f"λ_max = {a.sharpness:.4g} ± {error:.1g}: no positive curvature"
     return (
-        f"λ_max = {a.sharpness:.4g} ± {error:.1g}; full-batch gradient descent (no momentum) is stable below a step of {2 / a.sharpness:.3g}"
-        if a.sharpness > 0
-        else f"λ_max = {a.sharpness:.4g} ± {error:.1g}: no positive curvature"
+        f"λ_max = {a.sharpness:.4g} ± {error:.1g}; full-batch gradient descent (no momentum) is stable below a step of "
+        f"{2 / a.sharpness:.3g}; for momentum, Adam and others, whose edge is elsewhere, see `hesscope stability` "
+        "(with mini-batches a ceiling, not advice)"
     )
 
 

@@ -13,6 +13,7 @@ from .checks import Verdict
 from .claims import Claim
 from .history import TrainingHistory
 from .kronecker import KroneckerComparison, KroneckerPrediction
+from .landscape import Landscape
 from .spectra import Eigenpairs, Estimate, SpectralDensity
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Analysis(Result):
     settings: dict[str, Any]
     provenance: dict[str, Any]
     seconds: float
+    landscape: Landscape | None = None
 
     @property
     def size(self) -> int:
@@ -61,7 +63,7 @@ class Analysis(Result):
         """Matrix-vector products of all parts together."""
         along = self.history
         parts: list[Any] = [self.largest, self.smallest, self.gauss_newton_parts, self.trace, self.gauss_newton_trace]
-        parts += [self.trace_by_products, self.density, self.gauss_newton_density, *self.blocks]
+        parts += [self.trace_by_products, self.density, self.gauss_newton_density, *self.blocks, self.landscape]
         parts += [*along.tops, *along.traces, *along.snapshots] if along else []
         return sum(part.products for part in parts if part is not None)
 

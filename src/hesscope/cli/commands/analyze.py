@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...analysis.config import AnalyzeConfig
 from ...plots.export import FORMATS, save_figures
 from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Loaded, Source
+
+if TYPE_CHECKING:
+    from ...results.analysis import Analysis
+    from ...results.landscape import LossLine
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,10 @@ class Analyze(Source):
 
     def run(self, bars: Bars) -> CommandOutput:
         return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats)
+
+
+def _lines(found: Analysis) -> tuple[LossLine, ...]:
+    return () if found.landscape is None else found.landscape.lines
 
 
 def analyze_and_write(
@@ -71,6 +79,7 @@ def analyze_and_write(
         "classes": found.classes,
         "between_layers": {m.partition: m.off_diagonal_share for m in found.blocks},
         "kronecker_error": {d.layer: d.frobenius_error for d in found.kronecker},
+        "quadratic_until": {line.name: (line.breaks.low, line.breaks.high) for line in _lines(found)},
         "evidence": evidence_of(found),
         "claims": found.claims,
         "products": found.products,

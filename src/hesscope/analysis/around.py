@@ -1,0 +1,27 @@
+"""The stage that walks away from the parameters: how far the Hessian tells the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from ..landscapes import landscape
+from ..results.landscape import Landscape
+from ..results.spectra import Eigenpairs
+from .context import Context
+
+POINTS = 31
+LINES = 2  # along eigenvectors
+
+
+def surroundings(run: Context, top: Eigenpairs) -> Landscape:
+    """The loss along the largest eigenvectors and down the gradient, beside its quadratic model."""
+
+    def compute() -> Landscape:
+        vectors = torch.as_tensor(top.vectors)[:, :LINES]
+        pairs = replace(top, values=top.values[:LINES], vectors=vectors)
+        downhill = ["gradient"] if float(torch.linalg.vector_norm(run.problem.gradient())) > 0 else []
+        return landscape(run.problem, [pairs, *downhill], points=POINTS, rng=run.rng, watch=run.watch)
+
+    return run.stages.run(Landscape, "landscape", compute)

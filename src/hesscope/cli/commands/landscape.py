@@ -1,0 +1,94 @@
+"""`hesscope landscape`: the loss along directions, and how far its quadratic model holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ...errors import refuse
+from ..output import CommandOutput
+from ..progress import Bars
+from ..source import Loaded, Source
+
+
+@dataclass(frozen=True)
+class LandscapeCommand(Source):
+    """The loss along eigenvectors, steepest descent, random filters or the way to other checkpoints, beside its
+    quadratic model, and the distance at which that model breaks."""
+
+    along: tuple[Literal["eigenvectors", "gradient", "random", "checkpoints"], ...] = ("eigenvectors",)
+    """Which directions; checkpoints are those that the file or preset returned along training."""
+    to: tuple[str, ...] = ()
+    """Only these checkpoints, by label."""
+    count: int = 2
+    """How many eigenvectors or random directions."""
+    plane: bool = False
+    """Also the plane of two directions."""
+    reach: float | None = None
+    """Draw t within this distance (default: as far as the quadratic model reaches, and beyond)."""
+    points: int | None = None
+    """Points along a line (41) or along each side of a plane (21)."""
+    share: float = 0.1
+    """The model breaks where it is off by this share of its own terms."""
+    seed: int = 0
+    """Seed of random directions."""
+    out: Path = Path("hesscope-out")
+    """Folder for the result and the figures."""
+    json: bool = False
+    """Print JSON for machines."""
+
+    def run(self, bars: Bars) -> CommandOutput:
+        from ...landscapes import landscape
+        from ...plots.export import save_figures
+        from ...plots.landscape import landscape_picture
+        from ...plots.static import figures_of
+
+        loaded = self.load()
+        found = landscape(
+            loaded.problem,
+            self._directions(loaded),
+            plane=self.plane,
+            count=self.count,
+            reach=self.reach,
+            points=self.points,
+            share=self.share,
+            rng=self.seed,
+            watch=bars,
+        )
+        lines = [
+            f"{loaded.title}: loss {found.loss:.6g}, {found.passes} passes in {found.dtype}, {found.products} products"
+        ]
+        width = max(len(line.name) for line in found.lines)
+        for line in found.lines:
+            # One unit of t is |d| of parameters, so that lines of different directions can be compared.
+            lines.append(
+                f"{line.name:<{width}}  slope {line.slope:.3g}, curvature {line.curvature:.4g}; the quadratic model is off "
+                f"by {line.share:.0%} at |t| = {line.breaks} (|d| = {line.length:.4g})"
+            )
+        lines += [f"note: {note}" for note in found.notes]
+        data: dict[str, Any] = {
+            "loss": found.loss,
+            "lines": found.lines,
+            "plane": found.plane,
+            "passes": found.passes,
+            "products": found.products,
+            "notes": found.notes,
+        }
+        files = [found.save(self.out / "landscape")]
+        files += save_figures(figures_of(landscape_picture(found)), self.out)
+        return CommandOutput(lines, data, True, files)
+
+    def _directions(self, loaded: Loaded) -> list[Any]:
+        wanted: list[Any] = [name for name in self.along if name != "checkpoints"]
+        if "checkpoints" not in self.along and not self.to:
+            return wanted
+        known = dict(loaded.checkpoints or {})
+        missing = [label for label in self.to if label not in known]
+        if missing or not known:
+            refuse(
+                "a line to a checkpoint needs one along training",
+                repr(missing[0]) if missing else "a problem without any",
+                f"There are: {', '.join(known) or 'none; return a dict of problems'}.",
+            )
+        return [*wanted, {label: known[label] for label in (self.to or known)}]

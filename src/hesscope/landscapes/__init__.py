@@ -1,0 +1,3 @@
+"""The loss along directions, beside its quadratic model."""
+
+from .survey import landscape as landscape
