@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .curvature.given_problem import need_problem
 from .errors import refuse
+from .layers.attention import along, head_slices
 from .layers.kinds import kind_of_module, neuron_axis
 from .space import ParameterSpace
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from .curvature import Problem
 
 Grouping = Literal["layer", "tensor", "neuron", "class", "head"]
-_HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads")
-_BEFORE_HEADS = ("in_proj", "c_attn", "qkv", "query", "key", "value", "q", "k", "v")
-_AFTER_HEADS = ("out_proj", "o_proj", "c_proj", "wo", "proj", "out", "dense")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class Partition:
             refuse(f"a partition must be one of {', '.join(get_args(Grouping))}", f"{kind!r}", "Or use Partition.of.")
         space, model = need_problem(problem).space, problem.model
         last = _output_layer(space, model) if kind == "class" else None
-        heads = _head_slices(space, model) if kind == "head" else {}
+        heads = head_slices(space, model) if kind == "head" else {}
         numbers: dict[str, int] = {}
         layers: list[str] = []
         labels = torch.empty(space.size, dtype=torch.int64)
@@ -61,7 +59,7 @@ class Partition:
                 parts, owner = [name], torch.zeros(shape, dtype=torch.int64)
             elif axis is not None:
                 whose = _rows_of(layer, name)
-                parts, owner = [f"{whose}[{i}]" for i in range(shape[axis])], _along(shape, axis, shape[axis])
+                parts, owner = [f"{whose}[{i}]" for i in range(shape[axis])], along(shape, axis, shape[axis])
             elif name in heads:
                 parts, owner = heads[name]
             else:
@@ -132,12 +130,6 @@ def as_partition(partition: Partition | Grouping, problem: Problem) -> Partition
     return chosen
 
 
-def _along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
-    """For every entry of a tensor, which of `groups` equal slices along `axis` it lies in."""
-    place = torch.arange(shape[axis]) // (shape[axis] // groups)
-    return place.view([-1 if k == axis else 1 for k in range(len(shape))]).expand(shape)
-
-
 def _neuron_axis(model: nn.Module, name: str, axes: int) -> int | None:
     """Which axis of a tensor counts neurons, channels or tokens; a number that a layer also holds has none."""
     path, _, local = name.rpartition(".")
@@ -162,40 +154,6 @@ def _output_layer(space: ParameterSpace, model: nn.Module) -> str:
     if not matrices:
         refuse('a partition by "class" needs an output matrix', "no matrix", "Select the output layer's weight.")
     return _layer_of(model, matrices[-1])
-
-
-def _head_slices(space: ParameterSpace, model: nn.Module) -> dict[str, tuple[list[str], Tensor]]:
-    """For every tensor of an attention module: its parts by head, and the part that each entry belongs to.
-
-    The projection after the heads is split along its inputs, all others along their outputs, in slices of the head
-    size; fused projections and fewer key-value heads than query heads then come out right.
-    """
-    found: dict[str, tuple[list[str], Tensor]] = {}
-    shapes = dict(zip(space.names, space.shapes, strict=True))
-    for path, module in model.named_modules():
-        heads = next((getattr(module, key) for key in _HEAD_COUNTS if isinstance(getattr(module, key, None), int)), 0)
-        after = [(key, child) for key, child in module.named_children() if key in _AFTER_HEADS]
-        if not heads or not after or not isinstance(after[0][1], nn.Linear):
-            continue
-        size = after[0][1].in_features // heads
-        for name, shape in shapes.items():
-            rest = name.removeprefix(f"{path}." if path else "")
-            part = rest.rpartition(".")[0] or rest.rpartition("_")[0]
-            output = part == after[0][0]
-            axis = 1 if output else 0
-            known = part in _BEFORE_HEADS or part.removeprefix("w").removesuffix("_proj") in _BEFORE_HEADS
-            if not (known or output) or axis >= len(shape) or shape[axis] % size:
-                continue
-            groups = shape[axis] // size
-            whose = f"{path}.{part}" if path else part
-            found[name] = ([f"{whose}[head {g}]" for g in range(groups)], _along(shape, axis, groups))
-    if not found:
-        refuse(
-            'a partition by "head" needs attention modules with a number of heads and an output projection',
-            f"{type(model).__name__} without",
-            f"Give the module one of {', '.join(_HEAD_COUNTS)} and a Linear called {' or '.join(_AFTER_HEADS[:4])}.",
-        )
-    return found
 
 
 def _uncovered(missing: list[str]) -> NoReturn:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import refuse
+from .data import first_examples
+from .model_inputs import field, logits_of, run_with_answers, run_without_answers, takes_labels, with_graph
+from .own_loss import read
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 _TARGET_KEYS = ("labels", "label", "targets", "target", "y")
-_IGNORED = -100  # what Hugging Face models leave out of their loss
 
 
 class DefaultForward:
@@ -35,9 +35,10 @@ class DefaultForward:
             if key is None:
                 refuse(f"a dict batch must have one of {_TARGET_KEYS}", f"keys {sorted(batch)}", "Or pass forward=.")
             if key == "labels" and self._shift is None:
-                self._shift = _shift_of(_with_labels(model, batch), batch[key])
-            outputs = model(**{name: value for name, value in batch.items() if name != key})
-            logits = getattr(outputs, "logits", outputs)
+                self._shift = _shift_of(model, first_examples(batch, 2))
+                if self._shift is None:  # two examples without a label that counts
+                    self._shift = _shift_of(model, batch)
+            logits = logits_of(run_without_answers(model, batch, key))
             return (logits[:, :-1], batch[key][:, 1:]) if self._shift else (logits, batch[key])
         if isinstance(batch, tuple | list) and len(batch) >= 2:
             outputs = model(*batch[:-1])
@@ -58,35 +59,30 @@ def _need_tensors(batch: Any) -> None:
         refuse("inputs and targets must be tensors", "ndarray", "Use torch.from_numpy(array).")
 
 
-def _with_labels(model: nn.Module, batch: Mapping[str, Any]) -> Any:
-    """What the model itself makes of inputs and labels; None where it takes none."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    if not any(p.name == "labels" or p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    try:
-        return model(**batch)
-    except TypeError:
-        return None  # a wrapper that hands everything on, to a model without labels
-
-
-def _shift_of(outputs: Any, labels: Tensor) -> int | None:
+def _shift_of(model: nn.Module, batch: Mapping[str, Any]) -> int | None:
     """By how many positions the model moves the labels in its own loss; None where this batch does not tell."""
-    logits, own = getattr(outputs, "logits", None), getattr(outputs, "loss", None)
-    if not isinstance(logits, Tensor) or not isinstance(own, Tensor) or logits.ndim != 3 or labels.ndim != 2:
+    if not takes_labels(model):
         return 0
-    if not bool(torch.isfinite(own)):
+    with with_graph(model):
+        return _shift_in(model, batch)
+
+
+def _shift_in(model: nn.Module, batch: Mapping[str, Any]) -> int | None:
+    try:
+        outputs = run_with_answers(model, batch)
+    except (TypeError, IndexError):
+        return 0  # a wrapper that hands labels on to a model without; labels that are no classes
+    labels, logits, own = batch["labels"], field(outputs, "logits"), field(outputs, "loss")
+    if logits is None or own is None or logits.ndim != 3 or labels.ndim != 2 or labels.is_floating_point():
+        return 0
+    if not bool(torch.isfinite(own.detach())):
         return None
-    own = own.detach().double()
-    readings = [(logits, labels), (logits[:, :-1], labels[:, 1:])]
-    values = [
-        F.cross_entropy(z.detach().double().flatten(0, 1), t.flatten(), ignore_index=_IGNORED) for z, t in readings
-    ]
-    fits = [shift for shift, value in enumerate(values) if torch.isclose(value, own, rtol=1e-4, atol=0)]
-    if len(fits) != 1:
+    found = read(model, batch, outputs, own)
+    if found is None or found.name not in ("next token", "classes"):
         refuse(
             "the labels of a language model must be read as the model itself reads them",
-            f"a model whose loss is {float(own):.6g}, where its logits and labels give {float(values[0]):.6g}, and "
-            f"{float(values[1]):.6g} with the labels of the next position",
+            f"a model whose loss of {float(own.detach()):.6g} is the cross-entropy of its logits neither with the labels of "
+            "the same position nor with those of the next",
             "Pass forward=lambda model, batch: (logits, labels), shifted as you train.",
         )
-    return fits[0]
+    return int(found.name == "next token")

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..arguments import as_float, shown
 from ..errors import DerivativeError, HesscopeError, refuse
@@ -18,15 +17,16 @@ from .default_forward import DefaultForward, Forward
 from .determinism import eval_mode
 from .engines.memory import is_out_of_memory
 from .functional_call import call_at
-from .gradient_mode import differentiable
 from .losses.base import OutputLoss
 from .losses.functions import is_sum_and_count, loss_of_function
 from .losses.parsing import SeparableLoss
+from .model_config import settle_configs
 from .model_copy import private_copy, with_tensors
+from .own_loss import OwnLoss
 from .random_state import random_state_kept
-from .replaced_operations import plain_operations
+from .running import running
 
-Loss = SeparableLoss | Callable[..., Any]
+Loss = SeparableLoss | OwnLoss | Callable[..., Any]
 
 # One evaluation at a time in a process: parameters are swapped and attention kernels chosen for its duration.
 EVALUATION_LOCK = RLock()
@@ -58,6 +58,7 @@ class Evaluation(nn.Module):
         self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
         self.recomputes = False  # parts of the forward pass run again in the backward pass
         self.changes_inputs = False  # in place, so that each pass gets a copy
+        self.casts_to_float32 = False  # inside, and to nothing coarser: a float64 model shall keep its digits there
         self._traced = False
         self._runs = 0
         self.settled = False  # whether a function was found to take the model, or outputs
@@ -73,6 +74,7 @@ class Evaluation(nn.Module):
     ) -> Evaluation:
         """An evaluation of a private copy of `model` with the tensors of `state`."""
         made = Evaluation(private_copy(model, state, selected), loss, forward, state, freeze)
+        settle_configs(made.model, model)
         made.private = True
         if freeze:
             made.model.eval()
@@ -86,7 +88,13 @@ class Evaluation(nn.Module):
             made = Evaluation(self.model, self.loss, self.split, state, self.freeze)
         made.restored, made.draws_randomly, made.recomputes = self.restored, self.draws_randomly, self.recomputes
         made.settled, made.changes_inputs = self.settled, self.changes_inputs
+        made.casts_to_float32 = self.casts_to_float32
         return made
+
+    @property
+    def _wide(self) -> bool:
+        floating = (tensor for tensor in self.state.values() if tensor.is_floating_point())
+        return self.casts_to_float32 and all(tensor.dtype == torch.float64 for tensor in floating)
 
     def own_leaves(self, names: tuple[str, ...]) -> dict[str, Tensor] | None:
         """The model's own parameters by name, where it is ours to differentiate."""
@@ -96,14 +104,11 @@ class Evaluation(nn.Module):
         return {name: own[name] for name in names}
 
     def at(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool) -> OutputLoss | ScalarLoss:
-        """Model and loss on one batch at these parameters. Fused attention kernels have no second derivative, the math
-        kernel has."""
+        """Model and loss on one batch at these parameters."""
         with (
             EVALUATION_LOCK,
-            differentiable(),
             random_state_kept(self.draws_randomly) as random_state,
-            sdpa_kernel(SDPBackend.MATH),
-            plain_operations(self.model, traced),
+            running(self.model, traced, self._wide),
         ):
             if random_state is not None:
                 # Never the same draws twice: what they do to the loss must show as a difference between two calls.
@@ -133,7 +138,10 @@ class Evaluation(nn.Module):
         return len(parameters) == trained and all(own.get(name) is tensor for name, tensor in parameters.items())
 
     def forward(self, batch: Any) -> OutputLoss | ScalarLoss:
-        if not isinstance(self.loss, SeparableLoss) and not self.settled:
+        if isinstance(self.loss, OwnLoss):
+            self.loss, split = self.loss.settle(self.model, batch)
+            self.split = split or self.split
+        elif not isinstance(self.loss, SeparableLoss) and not self.settled:
             self.loss = loss_of_function(self.loss, self.model, batch, self.split)
         self.settled = True
         if isinstance(self.loss, SeparableLoss):

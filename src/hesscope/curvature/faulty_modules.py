@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..rng import Rng
 from .data import map_tensors
 from .differences import best_gap
 from .functional_call import call_at
 from .problem import Problem
-from .replaced_operations import plain_operations
+from .running import running
 
 TOLERANCE = 1e-4
 
@@ -74,7 +73,7 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
         for place, value in zip(inputs, values, strict=False):
             given[place] = value.clone()  # a leaf cannot be changed in place
         changed = dict(zip(weights, values[len(inputs) :], strict=True))
-        with sdpa_kernel(SDPBackend.MATH), plain_operations(module, traced=False):
+        with running(module, traced=False, wide=False):
             output = call_at(module, {**state, **changed}, tuple(given), kwargs)
         tensors = [t for t in (output if isinstance(output, tuple | list) else [output]) if isinstance(t, Tensor)]
         # A cubic projection: its slope depends on the output, so that every part of the second derivative shows.

@@ -36,6 +36,8 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         _restore_written(evaluation, run, theirs)
         evaluation.recomputes = run.recomputed
         evaluation.changes_inputs = any(name.startswith("input ") for name in run.written - set(evaluation.state))
+        evaluation.casts_to_float32 = run.casts_to_float32
+        first = _in_its_own_digits(problem, evaluation, first)
         again = _value(problem, evaluation, next(iter(problem.batches)))
         if not same_value(first[0], again[0]):
             # Watching may choose other kernels, which round differently in low precision: two plain runs decide.
@@ -50,6 +52,17 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         evaluation.draws_randomly = random_state.moved()
         _look_at_graph(problem, evaluation, batch, theirs)
     return first
+
+
+def _in_its_own_digits(problem: Problem, evaluation: Evaluation, first: tuple[float, float]) -> tuple[float, float]:
+    """The first value of a float64 model that casts to float32 inside, without the casts where it runs without them."""
+    if not evaluation._wide:
+        return first
+    try:
+        return _value(problem, evaluation, next(iter(problem.batches)))
+    except Exception:
+        evaluation.casts_to_float32 = False
+        return first
 
 
 def _value(problem: Problem, evaluation: Evaluation, batch: Any) -> tuple[float, float]:

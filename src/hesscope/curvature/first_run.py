@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from ..errors import refuse
+from .wide_precision import CASTS
 
 
 def storage_of(tensor: Tensor) -> int | None:
@@ -56,14 +57,21 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Calls(TorchFunctionMode):
-    """Notices whether what the backward pass needs is packed away, as activation checkpointing does."""
+    """Notices whether what the backward pass needs is packed away, as activation checkpointing does, and which
+    floating-point types are asked for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.recomputed = False
+        self.types: set[torch.dtype] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.recomputed = self.recomputed or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        if func in CASTS:
+            self.types.add(CASTS[func])
+        self.types |= {a for a in (*args, *(kwargs or {}).values()) if isinstance(a, torch.dtype)}
+        if torch.is_autocast_enabled("cpu"):
+            self.types.add(torch.get_autocast_dtype("cpu"))
         return func(*args, **(kwargs or {}))
 
 
@@ -89,6 +97,12 @@ class FirstRun:
     @property
     def recomputed(self) -> bool:
         return self._calls.recomputed
+
+    @property
+    def casts_to_float32(self) -> bool:
+        """Whether it asks for float32 somewhere, and for nothing coarser."""
+        asked = {dtype for dtype in self._calls.types if dtype.is_floating_point}
+        return torch.float32 in asked and asked <= {torch.float32, torch.float64}
 
     @property
     def written(self) -> set[str]:

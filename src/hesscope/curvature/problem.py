@@ -30,6 +30,7 @@ from .independence import EXAMPLES, are_independent, rounding_of, scattered_exam
 from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
 from .model_state import cast, from_checkpoint, snapshot, unwrap
+from .own_loss import OwnLoss, check_own_loss, is_whole
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
 from .settings import check_settings, need_float_type
 
@@ -77,7 +78,7 @@ class Problem:
     @differentiable()
     def of(
         model: nn.Module,
-        loss: Any,
+        loss: Any = None,
         data: Any = None,
         params: str | Iterable[str] = "*",
         *,
@@ -93,7 +94,8 @@ class Problem:
         `loss`: a torch loss module (its reduction, class weights, ignore_index and label smoothing are kept), a name
         ("cross_entropy", "mse", "squared_error", "huber", "bce"), any `loss(outputs, targets)` with one value for each
         example (their mean; `reduction="sum"` for the sum) or with one number (and its `reduction` named), or
-        `loss(model, batch) -> (sum, count)`.
+        `loss(model, batch) -> (sum, count)`. None is the loss that the model computes itself, from dict batches with
+        labels, as Hugging Face models do: averaged over everything in all batches that has a label.
         `data`: `(inputs, targets)`, a Dataset, a DataLoader, an iterable of batches, or None when the loss needs none.
         Tensors of more than `batch_size` (1024) examples are cut in batches, where examples do not see each other.
         `forward(model, batch) -> (outputs, targets)`: how to run one batch, where `model(inputs)` is not it.
@@ -112,8 +114,9 @@ class Problem:
         cache = 0.25 * parse_bytes(None, device) if device.type == "cpu" else 4e9
         batches = as_batches(data, size, freeze, cache, may_be_empty=distributed)
         state = {**fixed, **selected}
+        parsed = OwnLoss() if loss is None and forward is None else parse(loss, reduction)
         with EVALUATION_LOCK:
-            evaluation = Evaluation.of_copy(model, parse(loss, reduction), forward, state, set(selected), freeze)
+            evaluation = Evaluation.of_copy(model, parsed, forward, state, set(selected), freeze)
         space = ParameterSpace.of(selected)
         own = {name: weakref.ref(p) for name, p in model.named_parameters()}
         problem = Problem(
@@ -129,6 +132,7 @@ class Problem:
             refuse_own_batches(problem, data, size)
         if not problem.has_outputs and data is not None:
             _ = problem.divisible  # refuses a mean in the place of a sum
+        check_own_loss(problem)
         return problem
 
     @property
@@ -176,7 +180,9 @@ class Problem:
         if not self.has_outputs:
             refuse(
                 f"{what} needs the outputs and the loss apart",
-                "a function that returns (sum, count)",
+                "a loss of the model's own that is none of its logits alone"
+                if is_whole(self.loss)
+                else "a function that returns (sum, count)",
                 "Pass a torch loss and forward=lambda model, batch: (outputs, targets).",
             )
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
-_CASTS = {Tensor.float: torch.float32, Tensor.half: torch.float16, Tensor.bfloat16: torch.bfloat16}
+CASTS = {Tensor.float: torch.float32, Tensor.half: torch.float16, Tensor.bfloat16: torch.bfloat16}
 
 
 class InFloat64(TorchFunctionMode):
@@ -30,9 +30,9 @@ class InFloat64(TorchFunctionMode):
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         of_parameters = any(isinstance(a, Tensor) and a.requires_grad for a in args)
-        if func in _CASTS:
+        if func in CASTS:
             self.needed = True
-            self._note(_CASTS[func], of_parameters)
+            self._note(CASTS[func], of_parameters)
             return args[0].double()
         args = tuple(self._wide_type(a, of_parameters) for a in args)
         kwargs = {key: self._wide_type(value, of_parameters) for key, value in (kwargs or {}).items()}

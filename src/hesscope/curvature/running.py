@@ -1,0 +1,82 @@
+"""How a network must run so that it can be differentiated twice, also where parts of it run again in a backward pass."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.utils.checkpoint as checkpointing
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from .gradient_mode import differentiable
+from .replaced_operations import plain_operations
+from .wide_precision import InFloat64
+
+
+@contextmanager
+def running(model: nn.Module, traced: bool, wide: bool) -> Iterator[None]:
+    """Math attention kernels (the fused ones have no second derivative), plain operations, compiled parts as they were
+    written; with `wide`, casts to float32 stay in float64. Checkpointed parts run again under the same conditions."""
+
+    def modes() -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(differentiable())
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(plain_operations(model, traced))
+        if wide:
+            stack.enter_context(InFloat64())
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        return stack
+
+    with modes(), _recomputed_under(modes):
+        yield
+
+
+class _Again:
+    """A context that can be entered as often as something is computed again."""
+
+    def __init__(self, modes: Callable[[], ExitStack], inner: AbstractContextManager[Any]) -> None:
+        self._modes, self._inner = modes, inner
+        self._open: list[ExitStack] = []
+
+    def __enter__(self) -> None:
+        stack = self._modes()
+        stack.enter_context(self._inner)
+        self._open.append(stack)
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._open.pop().__exit__(*error)
+
+
+@contextmanager
+def _recomputed_under(modes: Callable[[], ExitStack]) -> Iterator[None]:
+    """`torch.utils.checkpoint` runs a part again when a gradient needs it, long after we have left: what it runs under
+    then is decided while it runs first, and torch asks no one but the caller of `checkpoint`."""
+    name = "_checkpoint_without_reentrant_generator"
+    original = getattr(checkpointing, name, None)
+    if original is None:
+        yield  # a torch that does it otherwise: the proof of derivatives tells whether it is right
+        return
+
+    def generator(
+        function: Any, preserve: Any = True, context_fn: Any = None, check: Any = "default", debug: Any = False, *rest: Any,
+        **named: Any,
+    ) -> Any:  # fmt: skip
+        given = context_fn or checkpointing.noop_context_fn
+
+        def contexts() -> tuple[Any, Any]:
+            forward, recompute = given()
+            return forward, _Again(modes, recompute)
+
+        return original(function, preserve, given if debug else contexts, check, debug, *rest, **named)
+
+    setattr(checkpointing, name, generator)
+    try:
+        yield
+    finally:
+        setattr(checkpointing, name, original)
