@@ -28,7 +28,7 @@ ORDER = (
     ("layers",),
     ("partition",),
     ("kron", "landscapes", "step_stability", "structure"),
-    ("pacbayes", "plots", "zoo"),
+    ("huggingface", "pacbayes", "plots", "zoo"),
     ("analysis",),
     ("experiments",),
     ("report",),

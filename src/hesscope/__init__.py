@@ -125,12 +125,13 @@ _HOMES = {
     ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = ("closed_form", "errors", "pacbayes", "rmt", "testing", "zoo")
+_MODULES = ("closed_form", "errors", "huggingface", "pacbayes", "rmt", "testing", "zoo")
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
 if TYPE_CHECKING:
     from . import closed_form as closed_form
     from . import errors as errors
+    from . import huggingface as huggingface
     from . import pacbayes as pacbayes
     from . import rmt as rmt
     from . import testing as testing

@@ -15,6 +15,7 @@ SPACES = (
     "hesscope.closed_form",
     "hesscope.errors",
     "hesscope.experiments",
+    "hesscope.huggingface",
     "hesscope.pacbayes",
     "hesscope.plots",
     "hesscope.report",

@@ -88,6 +88,41 @@ def _at(**values: Any) -> Any:
 
 ROWS = [
     Row(
+        "loss-left-out",
+        lambda: hs.Problem.of(network(), data=data()),
+        "a loss must be given where batches have no names",
+        "tuple",
+        "loss=",
+    ),
+    Row(
+        "loss-left-out-of-a-model-without",
+        lambda: hs.Problem.of(network(), data={"input": inputs(), "labels": labels()}),
+        "a loss must be given where the model has none of its own",
+        "Sequential, which takes no labels",
+        "cross_entropy",
+    ),
+    Row(
+        "checkpoint-folder-missing",
+        lambda: hs.huggingface.load_model("nowhere"),
+        "a checkpoint must be a folder with config",
+        "nowhere",
+        "save_pretrained",
+    ),
+    Row(
+        "tokens-too-few",
+        lambda: hs.huggingface.token_batches([1, 2, 3], length=8),
+        "at least 8 tokens",
+        "3",
+        "smaller length",
+    ),
+    Row(
+        "tokens-alone",
+        lambda: hs.huggingface.token_batches([1, 2], length=1),
+        "at least 2 tokens",
+        "length 1",
+        "before",
+    ),
+    Row(
         "model-none",
         lambda: hs.Problem.of(None, "mse", data()),
         r"model must be a torch\.nn\.Module",

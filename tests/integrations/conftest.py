@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 # The packages that the tests of a file need; a file is collected where they are installed.
-NEEDED = {"test_huggingface.py": ("transformers", "peft"), "test_lightning.py": ("lightning",)}
+NEEDED = {
+    "test_huggingface.py": ("transformers", "peft"),
+    "test_huggingface_folders.py": ("transformers", "peft"),
+    "test_lightning.py": ("lightning",),
+}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -111,7 +111,7 @@ def lora(**more: Any) -> Any:
 
 def bert(kind: str, **more: Any) -> Any:
     config = tf.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=3,
+        vocab_size=VOCABULARY, hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=1,
         max_position_embeddings=5, type_vocab_size=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **more,
     )  # fmt: skip
     return getattr(tf, f"BertFor{kind}")(config)
@@ -226,7 +226,9 @@ def dense_truth(model: Any, case: Case, batches: list[Batch]) -> tuple[float, Te
 
 def dense_gauss_newton(model: Any, case: Case, batches: list[Batch]) -> Tensor:
     """Jᵀ (∂²L/∂z²) J with z the logits that the model computes, and L its own loss as a function of them."""
-    wrt, total = trained(model), 0.0
+    wrt = trained(model)
+    size = sum(p.numel() for p in wrt)
+    total = torch.zeros(size, size, dtype=torch.float64)
     items = sum(case.count(batch) for batch in batches)
     for batch in batches:
         with exactly():
@@ -238,6 +240,5 @@ def dense_gauss_newton(model: Any, case: Case, batches: list[Batch]) -> Tensor:
             torch.autograd.grad(s, logits, retain_graph=True, allow_unused=True, materialize_grads=True)[0].reshape(-1)
             for s in slope.reshape(-1)
         ]
-        total = total + jacobian.T @ torch.stack(bends).detach() @ jacobian
-    assert isinstance(total, Tensor)
+        total += jacobian.T @ torch.stack(bends).detach() @ jacobian
     return total

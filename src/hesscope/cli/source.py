@@ -1,4 +1,4 @@
-"""Where a problem comes from: a function in the user's own file, or a preset."""
+"""Where a problem comes from: a function in the user's own file, a Hugging Face folder, or a preset."""
 
 from __future__ import annotations
 
@@ -26,12 +26,18 @@ class Source:
 
     source: tyro.conf.Positional[str | None] = None
     """file.py:make_problem, a function without arguments that returns a Problem (or a dict of them along training);
-    file.py:make_problem@weights.npz evaluates it at other weights."""
+    file.py:make_problem@weights.npz evaluates it at other weights; hf:FOLDER is a Hugging Face checkpoint on --text."""
     preset: str | None = None
     """A ready-made problem instead: mlp-digits and cnn-digits are embedded, lenet-cifar and gpt-shakespeare read
     --data-dir."""
     data_dir: Path | None = None
     """Folder with real data for presets (default: $HESSCOPE_DATA, else a marked synthetic stand-in)."""
+    text: Path | None = None
+    """For hf:FOLDER: a text file (or token numbers, .npy or .npz) that the model predicts."""
+    length: int | None = None
+    """For hf:FOLDER: tokens in a sequence (default: 128, or the positions of the model)."""
+    sequences: int = 32
+    """For hf:FOLDER: how many sequences, spread evenly over the text."""
 
     def load(self) -> Loaded:
         """The problem, after running the user's file or training the preset."""
@@ -42,8 +48,14 @@ class Source:
                 "Try --preset mlp-digits.",
             )
         if self.preset is not None:
+            if self.text is not None:
+                refuse("--text belongs to hf:FOLDER", f"--preset {self.preset}", "Presets bring their own data.")
             return from_preset(self.preset, self.data_dir)
         assert self.source is not None
+        if self.source.startswith("hf:"):
+            return from_folder(self.source.removeprefix("hf:"), self.text, self.length, self.sequences)
+        if self.text is not None:
+            refuse("--text belongs to hf:FOLDER", f"{self.source!r}", "Or read the text in make_problem.")
         return from_text(self.source)
 
 
@@ -63,6 +75,17 @@ def from_preset(name: str, data_dir: Path | None = None) -> Loaded:
 
     trained = preset(name, data_dir)
     return Loaded(trained.problem, trained.title, f"preset {name}", trained.checkpoints)
+
+
+def from_folder(folder: str, text: Path | None, length: int | None = None, sequences: int = 32) -> Loaded:
+    """A Hugging Face checkpoint in a local folder, on the text of a file."""
+    if text is None:
+        refuse("hf:FOLDER needs data", "no --text", "Pass --text FILE, text or token numbers (.npy, .npz).")
+    from ..huggingface import problem_of
+
+    problem = problem_of(folder, text, length=length, sequences=sequences)
+    name = Path(folder).resolve().name
+    return Loaded(problem, f"{type(problem.model).__name__} of {name}", f"hf:{name} on {text.name}")
 
 
 def from_text(text: str) -> Loaded:

@@ -135,7 +135,7 @@ class _Trial:
         return total
 
     def outputs(self, step: float) -> Tensor:
-        return torch.cat([t.f.reshape(-1) for t in self.terms(step) if isinstance(t, OutputLoss)])
+        return torch.cat([t.f.detach().reshape(-1) for t in self.terms(step) if isinstance(t, OutputLoss)])
 
     def output_gradients(self, step: float) -> Tensor:
         return torch.cat([t.output_gradient().reshape(-1) for t in self.terms(step) if isinstance(t, OutputLoss)])

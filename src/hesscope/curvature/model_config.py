@@ -21,6 +21,20 @@ def settle_configs(copy: nn.Module, original: nn.Module) -> None:
         attention = getattr(config, "_attn_implementation", None)
         if isinstance(attention, str) and attention not in _DIFFERENTIABLE:
             config._attn_implementation = "eager"
+        if getattr(config, "_experts_implementation", None) is not None:
+            config._experts_implementation = "eager"  # grouped products have no second derivative
+    _remove_gradient_switches(copy, original)
+
+
+def _remove_gradient_switches(copy: nn.Module, original: nn.Module) -> None:
+    """Checkpointing and PEFT let hooks switch on the gradient of embeddings, which only the old kind of checkpointing
+    needs; outputs would then depend on something where no parameter is asked for."""
+    theirs = {id(module._forward_hooks) for module in original.modules()}
+    for module in copy.modules():
+        hooks = module._forward_hooks
+        for key, hook in list(hooks.items()):
+            if getattr(hook, "__name__", "") == "make_inputs_require_grads" and id(hooks) not in theirs:
+                del hooks[key]
 
 
 def _configs(model: nn.Module) -> list[Any]:

@@ -148,7 +148,7 @@ def _explain(model: nn.Module, inputs: Mapping[str, Any], error: Exception) -> N
 
 def _rows_of_embedding(model: nn.Module) -> int | None:
     try:
-        return len(model.get_input_embeddings().weight)  # type: ignore[operator,union-attr,arg-type]
+        return len(model.get_input_embeddings().weight)  # type: ignore[operator]
     except (AttributeError, NotImplementedError, TypeError):
         return None
 

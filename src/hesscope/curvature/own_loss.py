@@ -59,19 +59,31 @@ def readings(model: nn.Module) -> Iterator[Reading]:
 
 
 def _next_token(outputs: Any, batch: Mapping[str, Any]) -> Pair | None:
-    z, t = field(outputs, "logits"), batch.get("labels")
-    if z is None or not _are_classes(z, t) or z.ndim != 3 or z.shape[1] < 2 or tuple(t.shape) != tuple(z.shape[:2]):
+    z, t = field(outputs, "logits"), _labels(batch)
+    if (
+        z is None
+        or t is None
+        or not _are_classes(z, t)
+        or z.ndim != 3
+        or z.shape[1] < 2
+        or tuple(t.shape) != tuple(z.shape[:2])
+    ):
         return None
     return z[:, :-1].flatten(0, 1), t[:, 1:].flatten()
 
 
 def _classes(outputs: Any, batch: Mapping[str, Any]) -> Pair | None:
-    z, t = field(outputs, "logits"), batch.get("labels")
-    return (z.flatten(0, -2), t.flatten()) if z is not None and _are_classes(z, t) else None
+    z, t = field(outputs, "logits"), _labels(batch)
+    return (z.flatten(0, -2), t.flatten()) if z is not None and t is not None and _are_classes(z, t) else None
 
 
-def _are_classes(z: Tensor, t: Any) -> bool:
-    whole = isinstance(t, Tensor) and not t.is_floating_point() and t.dtype != torch.bool
+def _labels(batch: Mapping[str, Any]) -> Tensor | None:
+    found = batch.get("labels")
+    return found if isinstance(found, Tensor) else None
+
+
+def _are_classes(z: Tensor, t: Tensor) -> bool:
+    whole = not t.is_floating_point() and t.dtype != torch.bool
     return whole and z.ndim > 1 and t.numel() * z.shape[-1] == z.numel()
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import refuse
 from .evaluation import Evaluation
 from .losses.parsing import SeparableLoss
 from .model_state import digest
+from .own_loss import OwnLoss
 
 
 def refuse_different_models(state: Mapping[str, Tensor], device: torch.device) -> None:
@@ -55,7 +56,7 @@ def agree_on_loss(evaluation: Evaluation) -> None:
     if evaluation.settled or found is None:
         return
     if found[0] and not isinstance(loss, SeparableLoss):
-        evaluation.loss = SeparableLoss(loss)
+        evaluation.loss = SeparableLoss(nn.CrossEntropyLoss() if isinstance(loss, OwnLoss) else loss)
     if isinstance(evaluation.loss, SeparableLoss):
         evaluation.loss.reduction = found[1]
     evaluation.settled = True

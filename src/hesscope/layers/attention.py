@@ -86,7 +86,7 @@ def _tensors(path: str, layer: nn.Module, outputs: bool) -> Iterator[tuple[str, 
         for local, _ in layer.named_parameters():
             if local.startswith(f"{factor}.") and local.endswith(".weight"):
                 yield f"{path}.{local}", 0 if outputs else 1
-            elif outputs and (local.startswith("lora_magnitude_vector.") or local.startswith("lora_B.")):
+            elif outputs and local.startswith(("lora_magnitude_vector.", "lora_B.")):
                 yield f"{path}.{local}", 0
         return
     transposed = type(layer).__name__ == "Conv1D" and hasattr(layer, "nf")  # transformers: weights (inputs, outputs)

@@ -13,7 +13,7 @@ from ...analysis.config import AnalyzeConfig
 from ...arguments import need_count
 from ..output import CommandOutput
 from ..progress import Bars
-from ..source import Loaded, from_preset, from_text
+from ..source import Loaded, from_folder, from_preset, from_text
 
 if TYPE_CHECKING:
     from ...results.analysis import Analysis
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compare:
-    """Spectra, blocks and top eigenspaces of two analyses: result files, file.py:function[@weights.npz], or presets."""
+    """Spectra, blocks and top eigenspaces of two analyses: result files, file.py:function[@weights.npz],
+    hf:FOLDER, or presets."""
 
     a: tyro.conf.Positional[str]
     """The first."""
@@ -31,6 +32,8 @@ class Compare:
     """Dimension of the top eigenspaces to compare."""
     data_dir: Path | None = None
     """Folder with real data for presets."""
+    text: Path | None = None
+    """For hf:FOLDER: a text file (or token numbers, .npy or .npz) that the model predicts."""
     out: Path = Path("hesscope-out")
     """Folder for the figure."""
     json: bool = False
@@ -65,9 +68,14 @@ class Compare:
             if not isinstance(found, Analysis):
                 refuse("compare needs two analyses", f"{found.kind} in {text!r}", "Write them with `hesscope analyze`.")
             return found
-        loaded: Loaded = from_text(text) if ".py" in text else from_preset(text, self.data_dir)
+        loaded = self._loaded(text)
         settings = AnalyzeConfig(k=max(self.k, 3), decouple=0)
         return analyze(loaded.problem, settings, title=loaded.title, source=loaded.source, watch=bars)
+
+    def _loaded(self, text: str) -> Loaded:
+        if text.startswith("hf:"):
+            return from_folder(text.removeprefix("hf:"), self.text)
+        return from_text(text) if ".py" in text else from_preset(text, self.data_dir)
 
 
 def comparison(a: Analysis, b: Analysis, k: int) -> dict[str, Any]:
