@@ -27,7 +27,7 @@ def load_model(folder: str | os.PathLike[str]) -> nn.Module:
     if (path / "adapter_config.json").is_file():
         return _with_adapters(path)
     names = _read(path / "config.json").get("architectures") or []
-    kind = getattr(transformers, names[0], None) if names and isinstance(names[0], str) else None
+    kind: Any = getattr(transformers, names[0], None) if names and isinstance(names[0], str) else None
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         refuse(
             "config.json must name a model of transformers in 'architectures'",
