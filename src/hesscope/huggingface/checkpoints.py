@@ -28,7 +28,8 @@ def load_model(folder: str | os.PathLike[str]) -> nn.Module:
         return _with_adapters(path)
     names = _read(path / "config.json").get("architectures") or []
     kind: Any = getattr(transformers, names[0], None) if names and isinstance(names[0], str) else None
-    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+    load = getattr(kind, "from_pretrained", None)
+    if load is None or not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         refuse(
             "config.json must name a model of transformers in 'architectures'",
             f"{names or 'none'}",
@@ -42,7 +43,7 @@ def load_model(folder: str | os.PathLike[str]) -> nn.Module:
         )
     try:
         with torch.random.fork_rng(devices=[]), _quiet(transformers):
-            model, told = kind.from_pretrained(
+            model, told = load(
                 path, local_files_only=True, use_safetensors=True, dtype=torch.float32, output_loading_info=True
             )
     except Exception as error:
