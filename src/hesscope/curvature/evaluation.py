@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..arguments import as_float, shown
 from ..errors import DerivativeError, HesscopeError, refuse
+from .conditions import running
 from .data import map_tensors
 from .default_forward import DefaultForward, Forward
 from .determinism import eval_mode
@@ -24,7 +25,6 @@ from .model_config import settle_configs
 from .model_copy import private_copy, with_tensors
 from .own_loss import OwnLoss
 from .random_state import random_state_kept
-from .running import running
 
 Loss = SeparableLoss | OwnLoss | Callable[..., Any]
 

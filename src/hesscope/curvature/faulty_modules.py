@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ..rng import Rng
+from .conditions import running
 from .data import map_tensors
 from .differences import best_gap
 from .functional_call import call_at
 from .problem import Problem
-from .running import running
 
 TOLERANCE = 1e-4
 
