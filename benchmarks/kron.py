@@ -14,9 +14,9 @@ from hesscope.curvature import Hessian, Problem
 from hesscope.kron import decouple_layers, layer_hessian
 from hesscope.linalg import eigenpairs
 from hesscope.rng import Rng
-from hesscope.zoo import load
 from hesscope.zoo.models import fully_connected, lenet5
 
+from .models import examples
 from .timing import Row, interleaved, once
 
 _REMAINS = (
@@ -32,7 +32,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 def factors(quick: bool = False) -> list[Row]:
     """E[M] and E[x xᵀ] of all layers of 784-512-512-10 over 60,000 examples, exact sums over the classes in both."""
-    data = load("mnist", count=1200 if quick else 60000)
+    data = examples("mnist", count=1200 if quick else 60000)
     x, y = _repeated(data.x, 1200 if quick else 60000).flatten(1), _repeated(data.y, 1200 if quick else 60000)
     model = fully_connected(512, 2, 784, 10, rng=Rng(0))
     problem = Problem.of(model, "cross_entropy", (x, y))
@@ -58,7 +58,7 @@ def factors(quick: bool = False) -> list[Row]:
 def products(quick: bool = False) -> list[Row]:
     """H v for one layer: GEMMs, against double backward from scratch and through our kept graph."""
     count = 500 if quick else 10000
-    mnist, cifar = load("mnist", count=count), load("cifar10", count=count // 5)
+    mnist, cifar = examples("mnist", count=count), examples("cifar10", count=count // 5)
     cases = [
         ("F-200^2", fully_connected(200, 2, rng=Rng(0)), mnist.x, mnist.y, ("fc1", "fc2", "fc3")),
         ("LeNet5", lenet5(rng=Rng(0)), cifar.x, cifar.y, ("conv1", "conv2", "fc1")),
@@ -87,7 +87,7 @@ def products(quick: bool = False) -> list[Row]:
 
 def eigen(quick: bool = False) -> list[Row]:
     """The 50 largest eigenpairs of fc1 of F-200^2 on all of MNIST, inputs and factors included; against a minute."""
-    data = load("mnist", count=1200 if quick else 60000)
+    data = examples("mnist", count=1200 if quick else 60000)
     model = fully_connected(200, 2, rng=Rng(0))
     problem = Problem.of(model, "cross_entropy", (data.x, data.y))
     seconds, _ = once(lambda: eigenpairs(layer_hessian(problem, "fc1"), k=50, tol=1e-3))

@@ -18,7 +18,7 @@ from source_tree import MODULES, Module
 ORDER = (
     ("_version", "errors"),
     ("arguments",),
-    ("files", "measure", "memory", "rng", "space"),
+    ("files", "measure", "memory", "missing_data", "rng", "space"),
     ("folders",),
     ("result",),
     ("results",),

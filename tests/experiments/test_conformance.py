@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from hesscope.experiments import find, names
+from hesscope.experiments import figures_of, find, names, run_experiment
 from hesscope.results.claims import Outcome
 
 
@@ -54,7 +54,7 @@ def test_form(name: str) -> None:
 @pytest.mark.parametrize("name", names())
 def test_claims_hold_and_figures_are_drawn_from_a_saved_outcome(name: str, tmp_path: Path) -> None:
     experiment = find(name)
-    outcome = experiment.run(experiment.quick)
+    outcome = run_experiment(experiment, experiment.quick, stand_in=True)
     assert outcome.name == name
     assert set(outcome.config) == {field.name for field in fields(experiment.quick)}
     assert len(outcome.claims) >= 2
@@ -65,7 +65,7 @@ def test_claims_hold_and_figures_are_drawn_from_a_saved_outcome(name: str, tmp_p
 
     loaded = Outcome.load(outcome.save(tmp_path / "outcome"))
     assert loaded.claims == outcome.claims
-    drawn = experiment.figures(loaded)
+    drawn = figures_of(experiment, loaded)
     assert drawn
     for title, figure in drawn.items():
         assert figure.axes

@@ -15,6 +15,7 @@ import numpy as np
 import tyro
 
 from ..errors import HesscopeError, refuse
+from ..missing_data import stand_ins
 
 if TYPE_CHECKING:
     from ..curvature import Problem
@@ -31,7 +32,9 @@ class Source:
     """A ready-made problem instead: mlp-digits and cnn-digits are embedded, lenet-cifar and gpt-shakespeare read
     --data-dir."""
     data_dir: Path | None = None
-    """Folder with real data for presets (default: $HESSCOPE_DATA, else a marked synthetic stand-in)."""
+    """Folder with real data for presets (default: $HESSCOPE_DATA)."""
+    stand_in: bool = False
+    """Synthetic data where a preset's own are not at hand; the report says so."""
     text: Path | None = None
     """For hf:FOLDER: a text file (or token numbers, .npy or .npz) that the model predicts."""
     length: int | None = None
@@ -50,7 +53,7 @@ class Source:
         if self.preset is not None:
             if self.text is not None:
                 refuse("--text belongs to hf:FOLDER", f"--preset {self.preset}", "Presets bring their own data.")
-            return from_preset(self.preset, self.data_dir)
+            return from_preset(self.preset, self.data_dir, self.stand_in or None)
         assert self.source is not None
         if self.source.startswith("hf:"):
             return from_folder(self.source.removeprefix("hf:"), self.text, self.length, self.sequences)
@@ -69,11 +72,12 @@ class Loaded:
     checkpoints: Mapping[str, Problem] | None = None
 
 
-def from_preset(name: str, data_dir: Path | None = None) -> Loaded:
+def from_preset(name: str, data_dir: Path | None = None, stand_in: bool | None = None) -> Loaded:
     """Train a preset."""
     from ..zoo.presets import preset
 
-    trained = preset(name, data_dir)
+    with stand_ins(stand_in):
+        trained = preset(name, data_dir)
     return Loaded(trained.problem, trained.title, f"preset {name}", trained.checkpoints)
 
 

@@ -5,3 +5,5 @@ from ..results.claims import Experiment as Experiment
 from ..results.claims import Outcome as Outcome
 from .registry import find as find
 from .registry import names as names
+from .running import figures_of as figures_of
+from .running import run_experiment as run_experiment

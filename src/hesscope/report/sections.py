@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
@@ -197,16 +196,17 @@ def _outcome(name: str, outcome: Outcome) -> Part:
     )
     settings = markup.disclosure("Settings", markup.pairs_table(outcome.config.items()))
     anchor = _anchor(name)
-    body = f'<section id="{anchor}"><h2>{escape(outcome.name)}</h2>{markup.claims_table(outcome.claims)}{stills}{settings}</section>'
+    said = f'<p class="read"><strong>Synthetic data stand in for {escape(", ".join(outcome.stand_ins))}.</strong></p>'
+    head = f"<h2>{escape(outcome.name)}</h2>{said if outcome.stand_ins else ''}"
+    body = f'<section id="{anchor}">{head}{markup.claims_table(outcome.claims)}{stills}{settings}</section>'
     return Part(anchor, outcome.name, body)
 
 
 def _figures(outcome: Outcome) -> dict[str, Any]:
-    from ..experiments import find, names
+    from ..experiments import figures_of, find, names
 
     # A file can name anything; only what ships with Hesscope is drawn.
-    draw: Callable[[Outcome], dict[str, Any]] | None = find(outcome.name).figures if outcome.name in names() else None
-    return draw(outcome) if draw else {}
+    return figures_of(find(outcome.name), outcome) if outcome.name in names() else {}
 
 
 def _still(figure: Any) -> str:

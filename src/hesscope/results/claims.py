@@ -25,12 +25,16 @@ class Claim(Result):
 
 @dataclass(frozen=True)
 class Outcome(Result):
-    """What an experiment measured: named arrays and numbers for the figures, and its claims."""
+    """What an experiment measured: named arrays and numbers for the figures, and its claims.
+
+    `stand_ins` names the data that were not at hand and were replaced by synthetic ones, as asked for.
+    """
 
     name: str
     config: dict[str, Any]
     data: dict[str, Any]
     claims: tuple[Claim, ...]
+    stand_ins: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..arguments import need_count
 from ..errors import refuse
+from ..missing_data import note_stand_in
 from ..rng import Rng
 
 VARIABLE = "HESSCOPE_DATA"
@@ -40,7 +41,7 @@ class Examples:
 def data_dir(given: str | os.PathLike[str] | None = None) -> Path | None:
     """The folder with data files: the argument, else $HESSCOPE_DATA, else none."""
     chosen = given or os.environ.get(VARIABLE)
-    if chosen is None:
+    if not chosen:
         return None
     path = Path(chosen)
     if not path.is_dir():
@@ -53,8 +54,9 @@ def load(
 ) -> Examples:
     """Examples by name, scaled to about unit size, in the order of the files.
 
-    "digits" is embedded. "mnist", "cifar10", "cifar100" and "covtype" are read from the data folder; without it a
-    synthetic stand-in of the same shape is drawn (Gaussian classes), marked as such.
+    "digits" is embedded. "mnist", "cifar10", "cifar100" and "covtype" are read from the data folder; where they are not
+    there, that is refused, or inside `with stand_ins():` a synthetic stand-in of the same shape is drawn (Gaussian
+    classes) and marked as such.
     """
     if name not in READERS:
         refuse("the data set must be known", f"{name!r}", f"Known: {', '.join(READERS)}.")
@@ -67,6 +69,7 @@ def load(
     where = data_dir(folder)
     files, reader, shape, classes = READERS[name]
     if where is None or not all((where / file).exists() for file in files):
+        note_stand_in(f"the {name} data", files, where)
         return _stand_in(name, split, shape, classes, count)
     try:
         x, y = reader(where, split)

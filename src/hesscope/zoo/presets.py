@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..curvature import Problem
 from ..errors import refuse
+from ..missing_data import note_stand_in
 from ..rng import Rng
 from .data import data_dir, load
 from .training import descend, drawn_batches
@@ -45,7 +46,7 @@ def names() -> tuple[str, ...]:
 
 
 def preset(name: str, folder: str | os.PathLike[str] | None = None, seed: int = 0, steps: int | None = None) -> Trained:
-    """Train the preset `name`; real data from `folder` or $HESSCOPE_DATA, else what is embedded or a marked stand-in."""
+    """Train the preset `name`; real data from `folder` or $HESSCOPE_DATA, else what is embedded."""
     if name not in PRESETS:
         refuse("a preset must be known", f"{name!r}", f"There are: {', '.join(PRESETS)}.")
     recipe = PRESETS[name]
@@ -146,10 +147,11 @@ def _gpt_shakespeare(folder: str | os.PathLike[str] | None) -> tuple[nn.Module, 
 
 
 def _text(folder: str | os.PathLike[str] | None) -> tuple[str, bool]:
-    """Tiny Shakespeare where it is, else letters of a random Markov chain."""
+    """Tiny Shakespeare, or where a stand-in was asked for letters of a random Markov chain."""
     where = data_dir(folder)
     if where is not None and (where / "tinyshakespeare.txt").exists():
         return (where / "tinyshakespeare.txt").read_text()[:20_000], False
+    note_stand_in("the text of tiny Shakespeare", ("tinyshakespeare.txt",), where)
     draw = Rng(0).child("stand-in", "text").numpy()
     chain = draw.dirichlet([0.1] * 27, size=27)
     state, letters = 0, []

@@ -30,13 +30,16 @@ class Reproduce:
     """Change settings of that size, for example --set epochs=100; `--list --json` shows them all."""
     data_dir: Path | None = None
     """Folder with real data (default: $HESSCOPE_DATA)."""
+    stand_in: bool = False
+    """Synthetic data where the paper's are not at hand; said on the terminal, in the JSON and on every figure."""
     out: Path = Path("reproduced")
     """Folder for results and figures."""
     json: bool = False
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...experiments import find
+        from ...experiments import figures_of, find, run_experiment
+        from ...experiments.running import stand_in_line
         from ...plots.export import save_figures
 
         if self.list:
@@ -49,14 +52,21 @@ class Reproduce:
             os.environ["HESSCOPE_DATA"] = str(self.data_dir)
         experiment = find(self.name)
         bars(f"{experiment.title} ({self.size})", 0)
-        outcome = experiment.run(
-            with_overrides(experiment.quick if self.size == "quick" else experiment.paper, self.set)
-        )
+        config = with_overrides(experiment.quick if self.size == "quick" else experiment.paper, self.set)
+        outcome = run_experiment(experiment, config, self.stand_in or None)
         stem = self.name.replace(".", "-")
         files = [outcome.save(self.out / stem)]
-        files += save_figures({f"{stem}-{key}": made for key, made in experiment.figures(outcome).items()}, self.out)
-        lines = [f"{experiment.title} ({experiment.source})", *(claim_line(claim) for claim in outcome.claims)]
-        return CommandOutput(lines, {"name": outcome.name, "claims": outcome.claims}, outcome.holds, files)
+        files += save_figures(
+            {f"{stem}-{key}": made for key, made in figures_of(experiment, outcome).items()}, self.out
+        )
+        said = [stand_in_line(outcome)] if outcome.stand_ins else []
+        lines = [f"{experiment.title} ({experiment.source})", *said, *(claim_line(claim) for claim in outcome.claims)]
+        return CommandOutput(
+            lines,
+            {"name": outcome.name, "stand_ins": outcome.stand_ins, "claims": outcome.claims},
+            outcome.holds,
+            files,
+        )
 
 
 def _listed() -> CommandOutput:

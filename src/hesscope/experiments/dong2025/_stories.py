@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...curvature import Problem
+from ...missing_data import note_stand_in
 from ...rng import Rng
 from ...zoo.data import data_dir
 from ...zoo.gpt import SmallGPT
@@ -34,9 +35,10 @@ class Language:
 
 
 def language(folder: str | None, sequences: int, length: int, rng: Rng) -> Language:
-    """stories260K where its files are found, else the stand-in."""
+    """stories260K, or where one was asked for the stand-in."""
     where = data_dir(folder)
     if where is None or not all((where / name).exists() for name in (WEIGHTS, TOKENS)):
+        note_stand_in("the language model stories260K", (WEIGHTS, TOKENS), where)
         return _stand_in(sequences, length, rng)
     model = read_stories(where / WEIGHTS)
     with np.load(where / TOKENS, allow_pickle=False) as file:

@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from ...curvature import Problem
+from ...errors import refuse
 from ...rng import Rng
 from ...zoo.data import Examples, load
 from ...zoo.models import fully_connected, lenet5
 from ...zoo.training import descend, shuffled_batches
+
+NETWORKS = ("dense", "lenet5")
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ def _unstack(models: list[nn.Module], leaves: dict[str, Tensor]) -> None:
 
 
 def _network(setting: Setting, data: Examples, rng: Rng) -> nn.Module:
+    if setting.network not in NETWORKS:
+        refuse(f"network must be one of {', '.join(NETWORKS)}", f"{setting.network!r}", "Use --set network=lenet5.")
     if setting.network == "lenet5":
         shape = (data.x.shape[1], data.x.shape[2], data.x.shape[3])
         return lenet5(shape, data.classes, batch_norm=setting.batch_norm, rng=rng)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...curvature import Problem
+from ...errors import refuse
 from ...kron import Decoupling, decouple_layers, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
@@ -38,7 +39,11 @@ def run(config: Config) -> Outcome:
 
 def _problem(config: Config) -> tuple[Problem, int]:
     folder = data_dir(config.data_dir)
-    if config.network.startswith("resnet") and folder is not None:
+    if config.network.startswith("resnet"):
+        if folder is None:
+            refuse(
+                f"the trained {config.network} must be at hand", "no data folder", "Use --data-dir or $HESSCOPE_DATA."
+            )
         found = load("cifar10", folder=folder, count=config.examples)
         model = load_cifar_resnet(folder, int(config.network.removeprefix("resnet")))
         return Problem.of(model, "cross_entropy", (found.x, found.y), batch_size=64), found.classes
