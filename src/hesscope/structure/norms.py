@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -21,12 +21,15 @@ from ..operators.content import digest
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..rng import Rng
-from .source import MatrixName, source_of
+from .shared_norms import LEAST_DRAWS, can_share
+from .source import MatrixName, MatrixSource, source_of
 from .squares import Squares
 from .tiles import Stream
 
-NormsMethod = Literal["auto", "exact", "stochastic"]
+NormsMethod = Literal["auto", "exact", "stochastic", "shared"]
+_Way = Literal["exact", "stochastic", "shared"]
 _EXACT_COLUMNS = 4000
+_MOST_PROBES = 100  # products; beyond, random gradients that all blocks share take their place
 
 
 @differentiable()
@@ -44,35 +47,45 @@ def block_norms(
 
     Linear layers that run once per example cost sᵀ (K ∘ K') s per pair of neurons and no product with a weight. What is
     left is streamed, one product per parameter, up to 4000 parameters ("auto"); beyond, each remaining block costs
-    `probes` products, ‖H_IJ‖² = E‖H_IJ z‖², its norms carry a standard error, and a warning says so. Memory: B²
-    numbers for B blocks; `output_block_norms` does without for a vocabulary. `resume`: a folder; the same call goes on
-    where a stopped one was.
+    `probes` products, ‖H_IJ‖² = E‖H_IJ z‖² ("stochastic"), its norms carry a standard error, and a warning says so.
+    Where that is more than 100 products with a Gauss-Newton matrix, as for transformers, `probes` random gradients, each
+    a backward pass over the data, serve all blocks ("shared"): ‖G_IJ‖² = E (g_I · g'_I)(g_J · g'_J), with errors
+    relative to √(‖G_II‖ ‖G_JJ‖). Memory: B² numbers for B blocks; `output_block_norms` does without for a vocabulary.
+    `resume`: a folder; the same call goes on where a stopped one was.
     """
-    if method not in ("auto", "exact", "stochastic"):
-        refuse("method must be 'auto', 'exact' or 'stochastic'", f"{method!r}", "Leave it at 'auto'.")
-    need_count("probes", probes, 2, "16 gives about 10 % on a norm.")
+    if method not in get_args(NormsMethod):
+        refuse(f"method must be one of {', '.join(get_args(NormsMethod))}", f"{method!r}", "Leave it at 'auto'.")
+    need_count("probes", probes, LEAST_DRAWS if method == "shared" else 2, "16 gives about 10 % on a norm.")
     source, seed = source_of(matrix_of, matrix), Rng.of(rng)
     chosen = source.partition(partition)
     _refuse_too_many(chosen.count)
-    stream = Stream(source, structured=method != "stochastic")
+    if method == "shared" and not can_share(source):
+        refuse(
+            "norms are shared by blocks of a Gauss-Newton matrix, of a convex loss of outputs, in one process",
+            f"another matrix ({source.name})",
+            "Use method='stochastic'.",
+        )
+    stream = Stream(source, structured=method in ("auto", "exact"))
     columns, labels = stream.unstructured, chosen.labels[stream.order]
     sampled = torch.unique(labels[:columns])
-    cheaper = probes * len(sampled) < columns
-    by_probes = method == "stochastic" or (method == "auto" and columns > _EXACT_COLUMNS and cheaper)
-    if by_probes:
-        if bool(torch.isin(sampled, labels[columns:]).any()):  # a block with both kinds of parameters
-            stream = Stream(source, structured=False)
-            sampled = torch.arange(chosen.count)
-        if method == "auto":
-            warnings.warn(
-                f"block norms that touch {columns} parameters outside linear layers are estimated, {probes} probes per "
-                "block; see `stderr`. method='exact' takes a product per parameter; method='stochastic' asks for this.",
-                stacklevel=2,
-            )
-    way = {"sampled": f"{probes} of {seed}" if by_probes else "no", "order": digest(stream.order)}
+    how = _way(source, stream, len(sampled), probes) if method == "auto" else method
+    if how == "stochastic" and bool(torch.isin(sampled, labels[columns:]).any()):
+        stream = Stream(source, structured=False)  # a block with both kinds of parameters
+        sampled = torch.arange(chosen.count)
+    if method == "auto" and how != "exact":
+        each = "per block" if how == "stochastic" else "that all blocks share"
+        warnings.warn(
+            f"block norms that touch {columns} parameters outside linear layers are estimated, {probes} probes {each}; "
+            f"see `stderr`. method='exact' takes a product per parameter; method={how!r} asks for this.",
+            stacklevel=2,
+        )
+    drawn = {"exact": "no", "stochastic": f"{probes} of {seed}", "shared": f"{probes} shared of {seed}"}
+    way = {"sampled": drawn[how], "order": digest(stream.order)}
     with kept_in(resume, source.products(), "block norms", blocks=digest(chosen.labels), **way) as store:
         work = Squares(chosen, stream, Steps(store))
-        if by_probes:
+        if how == "shared":
+            work.add_shared(chosen, probes, seed)
+        elif how == "stochastic":
             work.add_sampled(chosen, sampled, probes, seed)
         else:
             work.add_columns()
@@ -98,28 +111,40 @@ def block_norms(
         not bool(variance.any()),
         products,
         partition if isinstance(partition, str) else "own",
-        _how(stream, probes if bool(variance.any()) else 0),
+        _in_words(stream, probes if bool(variance.any()) else 0, how == "shared"),
         source.verified(),
     )
 
 
-def _how(stream: Stream, probes: int) -> str:
-    """In words, for results."""
+def _way(source: MatrixSource, stream: Stream, blocks: int, probes: int) -> _Way:
+    """How to go about what structure does not give, by its cost."""
+    if stream.unstructured <= _EXACT_COLUMNS or probes * blocks >= stream.unstructured:
+        return "exact"
+    shared = probes * blocks > _MOST_PROBES and probes >= LEAST_DRAWS and not stream.layers and can_share(source)
+    return "shared" if shared else "stochastic"
+
+
+def _in_words(stream: Stream, probes: int, shared: bool) -> str:
+    if probes and shared:
+        return f"{probes} random gradients, shared by all blocks"
     if probes:
         return f"{probes} random probes per block where structure does not give it"
     parts = ["layer structure"] if stream.layers else []
     return " + ".join([*parts, *(["one product per parameter"] if stream.unstructured else [])])
 
 
-def norm_products(problem: Problem, partition: Partition | Grouping = "neuron", probes: int = 16) -> int:
+def norm_products(
+    problem: Problem | LinearOperator, partition: Partition | Grouping = "neuron", probes: int = 16
+) -> int:
     """How many products `block_norms` takes by itself: none where structure gives everything."""
     source = source_of(problem)
     chosen, stream = source.partition(partition), Stream(source)
     columns = stream.unstructured
     labels = chosen.labels[stream.order]
     sampled = torch.unique(labels[:columns])
-    if columns <= _EXACT_COLUMNS or probes * len(sampled) >= columns:
-        return columns
+    how = _way(source, stream, len(sampled), probes)
+    if how != "stochastic":
+        return columns if how == "exact" else probes
     mixed = bool(torch.isin(sampled, labels[columns:]).any())
     return probes * (chosen.count if mixed else len(sampled))
 

@@ -14,6 +14,7 @@ from .activations import Activations
 from .gram import PairNorms, softmax_squares
 from .output_curvature import DiagonalCurvature, SoftmaxCurvature
 from .sampled_norms import SampledSquares
+from .shared_norms import SharedNorms
 from .tiles import Stream, Tile, cross_gram
 
 
@@ -44,6 +45,13 @@ class Squares:
             sampled = SampledSquares(self.stream.source.products(), partition, probes, rng, self.steps)
             self.total, self.variance, self.stream.products = sampled.of(columns)
             self.steps.made("sampled", self.state)
+
+    def add_shared(self, partition: Partition, draws: int, rng: Rng) -> None:
+        """All norms from random gradients that the blocks share."""
+        if not self.steps.done("shared"):
+            self.total, self.variance = SharedNorms(self.stream.source, partition, draws, rng).squares()
+            self.stream.products = draws
+            self.steps.made("shared", self.state)
 
     def add(self, tile: Tile) -> None:
         """A tile of the upper triangle counts for both halves, its part on the diagonal once."""
