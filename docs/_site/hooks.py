@@ -12,10 +12,12 @@ from mkdocs.structure.files import File
 
 SOURCE = Path(__file__).parents[2] / "src" / "hesscope"
 REFERENCE = (
-    "curvature", "landscapes", "layers", "linalg", "operators", "structure", "kron", "pacbayes", "closed_form", "rmt", "report", "zoo",
+    "curvature", "landscapes", "layers", "linalg", "operators", "structure", "kron", "step_stability", "pacbayes",
+    "closed_form", "rmt", "report", "zoo",
 )  # fmt: skip
 HOWTO = (
-    "your-model", "huggingface", "torchrun", "per-layer", "landscape", "bound", "reading-the-report", "optimiser-blocks",
+    "your-model", "huggingface", "torchrun", "per-layer", "stability", "landscape", "bound", "reading-the-report",
+    "optimiser-blocks",
 )  # fmt: skip
 
 

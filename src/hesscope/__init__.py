@@ -105,7 +105,13 @@ _HOMES = {
         "Solution",
         "SpectralDensity",
     ),
-    "results.stability": ("EdgeReading",),
+    "results.stability": (
+        "BatchCurvature",
+        "Binding",
+        "CriticalStep",
+        "EdgeReading",
+        "Stability",
+    ),
     "rng": ("Rng",),
     "space": ("ParameterSpace",),
     "step_stability": (
@@ -113,6 +119,7 @@ _HOMES = {
         "Preconditioned",
         "read_edge",
         "read_optimizer",
+        "stability",
     ),
     "structure": (
         "block_norms",
@@ -208,13 +215,18 @@ if TYPE_CHECKING:
     from .results.spectra import Estimate as Estimate
     from .results.spectra import Solution as Solution
     from .results.spectra import SpectralDensity as SpectralDensity
+    from .results.stability import BatchCurvature as BatchCurvature
+    from .results.stability import Binding as Binding
+    from .results.stability import CriticalStep as CriticalStep
     from .results.stability import EdgeReading as EdgeReading
+    from .results.stability import Stability as Stability
     from .rng import Rng as Rng
     from .space import ParameterSpace as ParameterSpace
     from .step_stability import OptimizerState as OptimizerState
     from .step_stability import Preconditioned as Preconditioned
     from .step_stability import read_edge as read_edge
     from .step_stability import read_optimizer as read_optimizer
+    from .step_stability import stability as stability
     from .structure import block_norms as block_norms
     from .structure import block_spectra as block_spectra
     from .structure import circulant_score as circulant_score

@@ -155,3 +155,23 @@ def test_a_problem_from_before_the_step_is_refused() -> None:
     with pytest.raises(InputError, match="parameters that the optimiser holds now"):
         read_optimizer(before, optimizer)
     read_optimizer(before.at(model.state_dict()), optimizer)
+
+
+def test_groups_without_names_are_told_apart_by_shapes() -> None:
+    """As trainers save them: matrices in one group, vectors in another; where two ways fit, it is refused."""
+    model = made()
+    matrices, vectors = ([p for p in model.parameters() if p.ndim == n] for n in (2, 1))
+    parts: list[dict[str, Any]] = [{"params": vectors, "weight_decay": 0.0}, {"params": matrices}]
+    optimizer = optim.AdamW(parts, lr=0.1)
+    problem = trained(model, optimizer)
+    found = read_optimizer(problem, optimizer.state_dict()).inverse_preconditioner
+    torch.testing.assert_close(found, read_optimizer(problem, optimizer).inverse_preconditioner)
+    square = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3))
+    halves: list[dict[str, Any]] = [
+        {"params": square[0].parameters()},
+        {"params": [*square[1].parameters(), *square[2].parameters()]},
+    ]
+    apart = optim.Adam(halves)
+    problem = trained(square, apart)
+    with pytest.raises(InputError, match="several ways"):
+        read_optimizer(problem, apart.state_dict())

@@ -25,6 +25,7 @@ COMMANDS = {
     "blocks": "blocks.Blocks",
     "decouple": "decouple.Decouple",
     "landscape": "landscape.LandscapeCommand",
+    "stability": "stability.StabilityCommand",
     "bound": "bound.BoundCommand",
     "plan": "plan.PlanCommand",
     "check": "check.Check",

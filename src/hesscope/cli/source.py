@@ -70,6 +70,7 @@ class Loaded:
     title: str
     source: str
     checkpoints: Mapping[str, Problem] | None = None
+    optimizer: Any = None  # what trained it, where that is known
 
 
 def from_preset(name: str, data_dir: Path | None = None, stand_in: bool | None = None) -> Loaded:
@@ -78,7 +79,7 @@ def from_preset(name: str, data_dir: Path | None = None, stand_in: bool | None =
 
     with stand_ins(stand_in):
         trained = preset(name, data_dir)
-    return Loaded(trained.problem, trained.title, f"preset {name}", trained.checkpoints)
+    return Loaded(trained.problem, trained.title, f"preset {name}", trained.checkpoints, trained.optimizer)
 
 
 def from_folder(folder: str, text: Path | None, length: int | None = None, sequences: int = 32) -> Loaded:
@@ -99,6 +100,9 @@ def from_text(text: str) -> Loaded:
     if not colon or not file.endswith(".py") or not function.isidentifier():
         refuse("a problem is written file.py:function", f"{text!r}", "For example model.py:make_problem.")
     made = _call(Path(file), function)
+    optimizer = None
+    if isinstance(made, tuple) and len(made) == 2:
+        made, optimizer = made
     checkpoints: dict[str, Problem] | None = None
     if isinstance(made, Mapping) and made:
         checkpoints = {str(label): _problem(text, problem) for label, problem in made.items()}
@@ -106,9 +110,8 @@ def from_text(text: str) -> Loaded:
     problem = _problem(text, made)
     if weights:
         problem = problem.at(_weights(Path(weights)))
-    return Loaded(
-        problem, f"{type(problem.model).__name__} of {Path(file).name}", f"{Path(file).name}:{function}", checkpoints
-    )
+    title = f"{type(problem.model).__name__} of {Path(file).name}"
+    return Loaded(problem, title, f"{Path(file).name}:{function}", checkpoints, optimizer)
 
 
 def _call(file: Path, name: str) -> Any:

@@ -4,3 +4,5 @@ from .optimizer_state import OptimizerState as OptimizerState
 from .optimizer_state import read_optimizer as read_optimizer
 from .preconditioned import Preconditioned as Preconditioned
 from .reading import read_edge as read_edge
+from .run import stability as stability
+from .who_binds import binding as binding

@@ -13,6 +13,8 @@ from ..curvature import Problem
 from ..errors import refuse
 from .kinds import Kind, kind_named, kind_of, kind_of_groups
 
+MOST_WAYS = 10_000  # to deal out parameters to groups, before it is given up
+
 
 @dataclass(frozen=True, eq=False)
 class Member:
@@ -113,7 +115,7 @@ def _by_state_dict(
     if not all(isinstance(g, Mapping) and isinstance(g.get("params"), list) for g in groups):
         refuse("every group of a state dict must list its params", "one without", "Save optimizer.state_dict() again.")
     known = kind_of_groups(groups) if kind is None else kind_named(kind)
-    order = _order(problem, groups, names)
+    order = _order(problem, groups, states, names)
     everything = dict(problem.model.named_parameters())
     for group in groups:
         for index in group["params"]:
@@ -124,39 +126,78 @@ def _by_state_dict(
                 yield Member(name, known, group, state)
 
 
-def _order(problem: Problem, groups: list[Mapping[str, Any]], names: Sequence[str] | None) -> dict[Any, str]:
+def _order(
+    problem: Problem, groups: list[Mapping[str, Any]], states: Mapping[Any, Any], names: Sequence[str] | None
+) -> dict[Any, str]:
     """The name of every index: given, written down by torch, or in the order of the model's parameters."""
     indices = [index for group in groups for index in group["params"]]
     written = [str(name) for group in groups for name in group.get("param_names", ())]
-    everything = [name for name, _ in problem.model.named_parameters()]
+    everything = {name: tuple(p.shape) for name, p in problem.model.named_parameters()}
     if names is not None:
         chosen, source = list(names), "names="
     elif len(written) == len(indices):
         chosen, source = written, "the names in the state dict"
     else:
-        if len(groups) > 1:
+        source = "the model"
+        trained = {name: shape for name, shape in everything.items() if name in problem.parameters}
+        fitting = next((shapes for shapes in (everything, trained) if len(shapes) == len(indices)), None)
+        if fitting is None:
             refuse(
-                "a state dict of several groups must name its parameters",
-                "indices alone",
-                "Make the optimiser from model.named_parameters(), or pass names=[...] in its order.",
+                "a state dict must have one entry per parameter of the model",
+                f"{len(indices)} entries, for {len(everything)} parameters of which {len(trained)} are in the problem",
+                "It is the state of another model; or pass names=[...] in the optimiser's order.",
             )
-        trained = [name for name in everything if name in problem.parameters]
-        chosen = next((order for order in (everything, trained) if len(order) == len(indices)), [])
-        source = f"the model, with {len(everything)} of them, {len(trained)} in the problem"
+        chosen = list(fitting) if len(groups) == 1 else dealt_out(fitting, groups, states)
     if len(chosen) != len(indices):
         refuse(
-            "a state dict must have one entry per parameter of the model",
-            f"{len(indices)} entries for {source}" if not chosen else f"{len(indices)} entries and {len(chosen)} names",
-            "It is the state of another model; or pass names=[...] in the optimiser's order.",
+            "a state dict must have one entry per name",
+            f"{len(indices)} entries and {len(chosen)} names",
+            "Give names=[...] in the optimiser's order.",
         )
     unknown = [name for name in chosen if name not in everything]
     if unknown or len(set(chosen)) != len(chosen):
         refuse(
             f"{source} must be those of different parameters of the model",
             repr(unknown[0]) if unknown else "one twice",
-            f"It has: {', '.join(everything[:8])}{', ...' if len(everything) > 8 else ''}.",
+            f"It has: {', '.join(list(everything)[:8])}{', ...' if len(everything) > 8 else ''}.",
         )
     return dict(zip(indices, chosen, strict=True))
+
+
+def dealt_out(
+    shapes: Mapping[str, tuple[int, ...]], groups: list[Mapping[str, Any]], states: Mapping[Any, Any]
+) -> list[str]:
+    """Names in the order of several groups, each of which keeps the model's order: by shapes, where that leaves one way.
+
+    Trainers put matrices in one group and vectors in another, and there is one way then.
+    """
+    stacks = [[_shape(states.get(index)) for index in group["params"]] for group in groups]
+    ways: dict[tuple[int, ...], tuple[int, list[int]]] = {(0,) * len(stacks): (1, [])}
+    for shape in shapes.values():
+        following: dict[tuple[int, ...], tuple[int, list[int]]] = {}
+        for taken, (count, path) in ways.items():
+            for number, stack in enumerate(stacks):
+                if taken[number] < len(stack) and stack[taken[number]] in (None, shape):
+                    key = (*taken[:number], taken[number] + 1, *taken[number + 1 :])
+                    before, known = following.get(key, (0, [*path, number]))
+                    following[key] = (before + count, known)
+        ways = following
+        if len(ways) > MOST_WAYS:
+            break
+    count, path = ways.get(tuple(len(stack) for stack in stacks), (0, []))
+    if count != 1 or len(ways) > 1:
+        refuse(
+            "a state dict of several groups must tell its parameters by names or shapes",
+            "shapes that fit no order of the model" if not ways else "shapes that fit in several ways",
+            "Make the optimiser from model.named_parameters(), or pass names=[...] in its order.",
+        )
+    return [name for number in range(len(stacks)) for name, own in zip(shapes, path, strict=True) if own == number]
+
+
+def _shape(state: Any) -> tuple[int, ...] | None:
+    """The shape that a parameter's state shows; None where it has none."""
+    values = state.values() if isinstance(state, Mapping) else ()
+    return next((tuple(value.shape) for value in values if isinstance(value, Tensor) and value.ndim), None)
 
 
 def _refuse_other_shape(name: str, tensor: Tensor, state: Any) -> None:

@@ -162,14 +162,14 @@ def _steps(state: Any) -> int:
 
 def formula_of(rule: StepRule) -> str:
     """The edge of one rule as people write it."""
-    decay = " - δ" if rule.decoupled_decay else ""
+    above = "(2 - δ)" if rule.decoupled_decay else "2"
     numbers = [f"lr = {rule.rate:g}"]
     if rule.decoupled_decay:
         numbers.append(f"δ = lr · decay = {rule.decoupled_decay:.3g}")
     if rule.momentum == 0:
-        text = f"(2{decay}) / lr"
+        text = f"{above} / lr"
     else:
         numbers.append(f"β = {rule.momentum:g}")
         numbers.append(f"response C = {rule.response:.4g}")
-        text = f"(2{decay}) / (C lr)"
+        text = f"{above} / (C lr)"
     return f"{text} with {', '.join(numbers)}: {rule.edge:.4g}"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,13 @@ from .training import descend, drawn_batches
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained problem, its checkpoints along training (the last is the problem itself) and what it was trained on."""
+    """A trained problem, its checkpoints along training (the last is the problem itself), what it was trained on, and
+    the state of the optimiser that trained it."""
 
     problem: Problem
     checkpoints: dict[str, Problem]
     title: str
+    optimizer: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,11 @@ def preset(name: str, folder: str | os.PathLike[str] | None = None, seed: int = 
         torch.manual_seed(Rng(seed).child("preset", name).key % 2**63)
         model, data, synthetic = recipe.make(folder)
     with _one_thread():
-        checkpoints = _train(
+        checkpoints, optimizer = _train(
             model, data, recipe, recipe.steps if steps is None else steps, Rng(seed).child("batches", name)
         )
     title = recipe.title + (" (synthetic stand-in data)" if synthetic else "")
-    return Trained(list(checkpoints.values())[-1], checkpoints, title)
+    return Trained(list(checkpoints.values())[-1], checkpoints, title, optimizer)
 
 
 @contextmanager
@@ -72,7 +74,9 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _train(model: nn.Module, data: tuple[Tensor, Tensor], recipe: Recipe, steps: int, rng: Rng) -> dict[str, Problem]:
+def _train(
+    model: nn.Module, data: tuple[Tensor, Tensor], recipe: Recipe, steps: int, rng: Rng
+) -> tuple[dict[str, Problem], dict[str, Any]]:
     x, y = data
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     loss = nn.CrossEntropyLoss()
@@ -88,7 +92,7 @@ def _train(model: nn.Module, data: tuple[Tensor, Tensor], recipe: Recipe, steps:
         return cast(Tensor, loss(outputs.flatten(0, -2), y[chosen].flatten()))
 
     descend(optimiser, drawn_batches(len(x), recipe.batch, steps, rng.torch()), value, watch=watch)
-    return kept
+    return kept, optimiser.state_dict()
 
 
 def _problem(model: nn.Module, data: tuple[Tensor, Tensor]) -> Problem:
@@ -137,7 +141,7 @@ def _lenet_cifar(folder: str | os.PathLike[str] | None) -> tuple[nn.Module, tupl
 
 
 def _gpt_shakespeare(folder: str | os.PathLike[str] | None) -> tuple[nn.Module, tuple[Tensor, Tensor], bool]:
-    text, synthetic = _text(folder)
+    text, synthetic = shakespeare(folder)
     letters = sorted(set(text))
     tokens = torch.tensor([letters.index(letter) for letter in text])
     length, count = 32, 256
@@ -146,7 +150,7 @@ def _gpt_shakespeare(folder: str | os.PathLike[str] | None) -> tuple[nn.Module, 
     return CharacterTransformer(len(letters), length), (windows, following), synthetic
 
 
-def _text(folder: str | os.PathLike[str] | None) -> tuple[str, bool]:
+def shakespeare(folder: str | os.PathLike[str] | None) -> tuple[str, bool]:
     """Tiny Shakespeare, or where a stand-in was asked for letters of a random Markov chain."""
     where = data_dir(folder)
     if where is not None and (where / "tinyshakespeare.txt").exists():

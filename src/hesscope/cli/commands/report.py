@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from ...results.claims import Claim, Outcome
+from ...results.stability import Stability
 from ..output import CommandOutput
 from ..progress import Bars
 
@@ -51,6 +52,8 @@ class Show:
         found = load_result(self.file)
         if isinstance(found, Analysis):
             lines = [f"{found.title}: {found.size:,} parameters", *summary_lines(found)]
+        elif isinstance(found, Stability):
+            lines = str(found).splitlines()
         elif isinstance(found, Outcome):
             lines = [found.name, *(claim_line(claim) for claim in found.claims)]
         else:

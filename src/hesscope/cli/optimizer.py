@@ -1,0 +1,83 @@
+"""The optimiser of a command line: a saved state, or a class with its settings."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import refuse
+
+# Where people keep an optimiser's state inside a checkpoint.
+_KEYS = ("optimizer", "optimizer_state_dict", "optimizer_state", "optimizer_states", "optim")
+
+
+def given_optimizer(text: str) -> Any:
+    """`state.pt`, as `torch.save(optimizer.state_dict(), "state.pt")` writes it (or a checkpoint that holds one); or a
+    class and settings that need no state, such as `SGD:lr=0.1,momentum=0.9`."""
+    kind, colon, settings = text.partition(":")
+    if colon and kind.isidentifier() and not Path(text).exists():
+        return _from_settings(kind, settings)
+    return _from_file(Path(text))
+
+
+def _from_file(path: Path) -> Any:
+    import torch
+
+    if not path.is_file():
+        refuse(
+            "an optimiser must be a file with its state, or a class with settings",
+            repr(str(path)),
+            'Save it with torch.save(optimizer.state_dict(), "state.pt"), or write SGD:lr=0.1,momentum=0.9.',
+        )
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        refuse(
+            "an optimiser's file must hold tensors and numbers only (nothing in it is run)",
+            f"{path.name!r} ({str(error).splitlines()[0][:120]})",
+            'Save it with torch.save(optimizer.state_dict(), "state.pt").',
+        )
+    if isinstance(found, Mapping) and "param_groups" not in found:
+        inside = [found[key] for key in _KEYS if key in found]
+        found = inside[0] if inside else found
+    if isinstance(found, list | tuple) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, Mapping | list | tuple):
+        refuse(
+            "an optimiser's file must hold its state_dict()",
+            f"{type(found).__name__} in {path.name!r}",
+            'Save it with torch.save(optimizer.state_dict(), "state.pt").',
+        )
+    return found
+
+
+def _from_settings(kind: str, settings: str) -> Any:
+    """A state dict of the class without any state, for all parameters of the problem."""
+    import torch
+
+    from ..step_stability.kinds import kind_named
+
+    known = kind_named(kind)
+    values = {}
+    for setting in filter(None, settings.split(",")):
+        name, equals, value = setting.partition("=")
+        if not equals:
+            refuse("a setting is written name=value", repr(setting), "For example SGD:lr=0.1,momentum=0.9.")
+        values[name.strip()] = _value(name, value.strip())
+    try:
+        made = getattr(torch.optim, known.name)([torch.zeros(1, 1, requires_grad=True)], **values)
+    except (TypeError, ValueError) as error:
+        refuse(f"{known.name} must take these settings", f"{settings!r} ({error})", "Name them as torch.optim does.")
+    group = {key: value for key, value in made.param_groups[0].items() if key != "params"}
+    return {"settings": group, "kind": known.name}
+
+
+def _value(name: str, text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return float(text)
+    except ValueError:
+        refuse(f"{name} must be a number, true or false", repr(text), "For example SGD:lr=0.1,nesterov=true.")
