@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from torch import Tensor
 
 from ..errors import refuse
-from ..operators import Layout
+from ..operators import FiniteDifferenceHessian, Layout
 from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
@@ -120,6 +121,18 @@ class Hessian(CurvatureOperator):
             self._engine = linearized_gradient(problem)
         else:
             self._engine = GradientGraphs(problem, self._through_loss, "batched" if method == "batched" else "kept")
+
+    @staticmethod
+    def from_gradient(
+        gradient: Callable[[Any], Any], at: Tensor | Mapping[str, Tensor], *, noise: float | None = None
+    ) -> FiniteDifferenceHessian:
+        """A finite difference of a gradient function, for code that cannot be differentiated twice: no derivative.
+
+        `gradient(theta)` returns the gradient of the loss at any point near `at`: flat tensors, or dicts by name. The
+        step of each product is chosen from the noise of the function (measured, unless `noise` gives its standard
+        deviation as a length), and errors are estimated: `.product_error`, and in the results of every algorithm.
+        """
+        return FiniteDifferenceHessian(gradient, at, noise=noise)
 
     @property
     def preferred_block(self) -> int:

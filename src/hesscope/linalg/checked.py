@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from ..operators import Matrix, as_operator
+from .product_errors import with_product_error
 
 _Algorithm = TypeVar("_Algorithm", bound=Callable[..., Any])
 
@@ -18,6 +19,7 @@ def with_check(algorithm: _Algorithm) -> _Algorithm:
     @wraps(algorithm)
     def run(op: Matrix, *args: Any, **kwargs: Any) -> Any:
         op = as_operator(op)
-        return replace(algorithm(op, *args, **kwargs), check=op.verified)
+        found = algorithm(op, *args, **kwargs)
+        return replace(with_product_error(found, op, args, kwargs), check=op.verified)
 
     return cast(_Algorithm, run)

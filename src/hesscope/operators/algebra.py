@@ -65,6 +65,10 @@ class Sum(LinearOperator):
     def verified(self) -> str:
         return "; ".join(dict.fromkeys(part.verified for part in self.parts if part.verified))
 
+    @property
+    def product_error(self) -> float:
+        return sum(abs(scale) * part.product_error for scale, part in zip(self.scales, self.parts, strict=True))
+
     def _apply(self, block: Tensor) -> Tensor:
         total = self.parts[0].apply(block) * self.scales[0]
         for part, scale in zip(self.parts[1:], self.scales[1:], strict=True):
@@ -151,6 +155,10 @@ class Product(LinearOperator):
     @property
     def verified(self) -> str:
         return "; ".join(dict.fromkeys((self.left.verified, self.right.verified)))
+
+    @property
+    def product_error(self) -> float:
+        return float("nan") if self.left.product_error or self.right.product_error else 0.0
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.left.apply(self.right.apply(block))

@@ -71,6 +71,12 @@ class LinearOperator(ABC):
         """What was proven of these products; results keep it in `.check`."""
         return "unchecked"
 
+    @property
+    def product_error(self) -> float:
+        """The largest error of a product with a unit vector, beyond rounding, as far as products were made: 0 where they
+        are exact, nan where nobody knows."""
+        return 0.0
+
     def known_trace(self, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
         """tr A to a relative standard error of `tol` from what the operator knows of itself; None where it knows nothing.
 

@@ -23,3 +23,7 @@ class Derived(LinearOperator):
     @property
     def verified(self) -> str:
         return self.inner.verified
+
+    @property
+    def product_error(self) -> float:
+        return self.inner.product_error

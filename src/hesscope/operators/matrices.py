@@ -160,6 +160,10 @@ class BlockDiagonal(LinearOperator):
     def verified(self) -> str:
         return "; ".join(dict.fromkeys(block.verified for block in self.blocks))
 
+    @property
+    def product_error(self) -> float:
+        return max(block.product_error for block in self.blocks)
+
     def _apply(self, block: Tensor) -> Tensor:
         pieces = torch.split(block, [b.shape[1] for b in self.blocks])
         return torch.cat([b.apply(piece) for b, piece in zip(self.blocks, pieces, strict=True)])

@@ -25,7 +25,8 @@ class Eigenpairs(Result):
 
     `values` descend for "largest", ascend for "smallest", fall in magnitude for "magnitude"; for "both" the k largest
     come first (descending), then the k smallest (ascending). `vectors` is the local `(n, k)` block, an array once it
-    comes from a file.
+    comes from a file. `product_error`, here and below: what products themselves may be off by, for a unit vector, where
+    they are finite differences; residuals and errors contain it.
     """
 
     values: Array
@@ -35,6 +36,7 @@ class Eigenpairs(Result):
     products: int
     tol: float
     check: str = "unchecked"
+    product_error: float = 0.0
 
     def without_vectors(self) -> Eigenpairs:
         """The same with an empty `(n, 0)` block, where the vectors would be too much to keep."""
@@ -60,6 +62,7 @@ class SpectralDensity(AtomicMeasure, Result):
     products: int
     method: str
     check: str = "unchecked"
+    product_error: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -114,6 +117,7 @@ class Estimate(Result):
     method: str
     exact: bool = False
     check: str = "unchecked"
+    product_error: float = 0.0
 
     def __float__(self) -> float:
         return float(self.value)
@@ -129,3 +133,4 @@ class Solution(Result):
     products: int
     method: str
     check: str = "unchecked"
+    product_error: float = 0.0
