@@ -19,7 +19,7 @@ ORDER = (
     ("_version", "errors"),
     ("arguments",),
     ("files", "measure", "memory", "missing_data", "rng", "space"),
-    ("folders",),
+    ("folders", "tables"),
     ("result",),
     ("results",),
     ("closed_form", "operators", "rmt"),
@@ -39,6 +39,8 @@ ROW = {unit: row for row, units in enumerate(ORDER) for unit in units}
 
 # The few that look upwards while they run, never while they are imported; each with its reason.
 DEFERRED = {
+    ("tables", "plots"): "a result draws itself when it is asked to",
+    ("plots", "experiments"): "an outcome is drawn by the experiment that made it",
     ("curvature", "layers"): "an operator is asked for its exact trace and diagonal, its layers know them",
 }
 

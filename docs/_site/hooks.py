@@ -16,7 +16,7 @@ REFERENCE = (
     "closed_form", "rmt", "report", "zoo",
 )  # fmt: skip
 HOWTO = (
-    "your-model", "huggingface", "torchrun", "per-layer", "stability", "landscape", "bound", "reading-the-report",
+    "your-model", "huggingface", "torchrun", "checkpoints", "per-layer", "tables", "stability", "landscape", "bound", "reading-the-report",
     "optimiser-blocks",
 )  # fmt: skip
 
@@ -43,6 +43,7 @@ def on_config(config: Any) -> Any:
         },
         *({"Benchmarks": name} for name in ("benchmarks.md",) if (docs / name).exists()),
         {"Troubleshooting": "troubleshooting.md"},
+        {"Glossary": "glossary.md"},
         {"Reliability": "reliability.md"},
         {"Develop": "develop.md"},
         {"Decisions": pages("decisions")},
@@ -61,6 +62,10 @@ def on_files(files: Any, config: Any) -> Any:
             files.append(File.generated(config, f"reference/{package}.md", content=page))
     facade = "# hesscope.analyze\n\n::: hesscope.analysis.run.analyze\n\n::: hesscope.analysis.config.AnalyzeConfig\n"
     files.append(File.generated(config, "reference/analyze.md", content=facade))
+    words = ast.literal_eval(ast.parse((SOURCE / "report/glossary.py").read_text()).body[-1].value)  # type: ignore[attr-defined]
+    listed = "\n".join(f"**{word}**\n: {said}\n" for word, said in words.items())
+    about = "The words of the report, which holds them too."
+    files.append(File.generated(config, "glossary.md", content=f"# Glossary\n\n{about}\n\n{listed}"))
     return files
 
 

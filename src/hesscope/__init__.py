@@ -14,6 +14,7 @@ from ._version import __version__ as __version__
 # Everything public, by the module that defines it; type checkers read the same names below.
 _HOMES = {
     "analysis.config": ("AnalyzeConfig",),
+    "analysis.layer_table": ("per_layer",),
     "analysis.run": ("analyze",),
     "curvature": (
         "CurvatureOperator",
@@ -99,6 +100,7 @@ _HOMES = {
         "LossLine",
         "LossPlane",
     ),
+    "results.layers": ("LayerTable",),
     "results.spectra": (
         "Eigenpairs",
         "Estimate",
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
     from . import testing as testing
     from . import zoo as zoo
     from .analysis.config import AnalyzeConfig as AnalyzeConfig
+    from .analysis.layer_table import per_layer as per_layer
     from .analysis.run import analyze as analyze
     from .curvature import CurvatureOperator as CurvatureOperator
     from .curvature import Fisher as Fisher
@@ -211,6 +214,7 @@ if TYPE_CHECKING:
     from .results.landscape import Landscape as Landscape
     from .results.landscape import LossLine as LossLine
     from .results.landscape import LossPlane as LossPlane
+    from .results.layers import LayerTable as LayerTable
     from .results.spectra import Eigenpairs as Eigenpairs
     from .results.spectra import Estimate as Estimate
     from .results.spectra import Solution as Solution

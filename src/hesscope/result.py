@@ -19,6 +19,7 @@ from ._version import __version__
 from .errors import InputError, refuse
 from .files import file_errors, make_folder, refuse_foreign, remove_dead_partials, replace, sha256
 from .folders import Lock
+from .tables import Tabular
 
 FORMAT = 1
 
@@ -30,6 +31,7 @@ HOMES = (
     "results.kronecker",
     "results.landscape",
     "results.checks",
+    "results.layers",
     "results.claims",
     "results.stability",
     "results.analysis",
@@ -47,7 +49,7 @@ _KINDS: dict[str, type[Result]] = {}
 _R = TypeVar("_R", bound="Result")
 
 
-class Result:
+class Result(Tabular):
     """A frozen dataclass that can be saved and loaded; subclasses register under their class name.
 
     Fields may be numbers, strings, bools, None, NumPy arrays, torch tensors (loaded back as arrays), tuples, dicts
@@ -59,6 +61,8 @@ class Result:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.kind = cls.__name__
+        if "__repr__" not in cls.__dict__:  # before the dataclass writes one that fills screens with arrays
+            cls.__repr__ = Tabular.__repr__  # type: ignore[method-assign]
         _KINDS[cls.kind] = cls
 
     def save(self, path: str | os.PathLike[str]) -> Path:

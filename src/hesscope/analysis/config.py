@@ -29,6 +29,8 @@ class AnalyzeConfig:
     """Finer maps with more blocks than this are left out."""
     most_products: int = 4000
     """Finer maps that take more products with the Hessian than this are left out."""
+    per_layer: bool = True
+    """Trace, top eigenvalue, norms and Kronecker error of every layer, in at most `most_products` products."""
     decouple: int = 8
     """Layers to compare with a Kronecker product, at most."""
     most_passes: int = 1000

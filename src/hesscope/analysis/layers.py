@@ -61,7 +61,7 @@ def kronecker(run: Context) -> tuple[tuple[KroneckerComparison, ...], KroneckerP
         return (), None
     run.announce("Kronecker factors")
     affordable = _without_dear(run, names)
-    parts = list(_decouplings(problem, affordable, run.stages.state("factors")).values())
+    parts = list(decouplings(problem, affordable, run.stages.state("factors")).values())
     if len(parts) < len(affordable):
         missing = len(affordable) - len(parts)
         run.notes.append(f"{missing} layers have no Kronecker form (tied weights, or used twice).")
@@ -102,7 +102,7 @@ def second_derivative_passes(problem: Problem, layer: str) -> int:
     return 0 if how.gauss_newton else how.positions * how.layer.outputs
 
 
-def _decouplings(problem: Problem, layers: list[str], kept: Path | None) -> dict[str, Decoupling]:
+def decouplings(problem: Problem, layers: list[str], kept: Path | None = None) -> dict[str, Decoupling]:
     """E[M] and E[xxᵀ] of these layers, in one pass; layers that cannot be taken apart are left out."""
     try:
         return decouple_layers(problem, layers, resume=kept) if layers else {}

@@ -27,6 +27,7 @@ from .checkpoints import history
 from .claims import claims_of
 from .config import AnalyzeConfig as AnalyzeConfig
 from .context import Context, Watch
+from .layer_table import table_of_layers
 from .layers import MOST_VECTOR_ENTRIES, block_maps, kronecker
 from .provenance import provenance_of
 from .spectra import closest_law, density_of, gauss_newton_parts, largest, smallest, trace_by_products, trace_of
@@ -96,6 +97,7 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
     blocks = block_maps(run)
     compared, prediction = kronecker(run)
     around = surroundings(run, top) if config.landscape else None
+    table = table_of_layers(run, compared)
     along = history(run, checkpoints) if checkpoints else None
     analysis = Analysis(
         title=title or type(problem.model).__name__,
@@ -127,6 +129,7 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
         provenance=provenance_of(source, str(problem.dtype), str(problem.device), _data(problem)),
         seconds=time.perf_counter() - started,
         landscape=around,
+        layer_table=table,
     )
     run.stages.finish()
     return replace(analysis, claims=claims_of(analysis))

@@ -22,6 +22,7 @@ from .progress import Bars
 COMMANDS = {
     "analyze": "analyze.Analyze",
     "spectrum": "spectrum.SpectrumCommand",
+    "layers": "layers.Layers",
     "blocks": "blocks.Blocks",
     "decouple": "decouple.Decouple",
     "landscape": "landscape.LandscapeCommand",
@@ -35,6 +36,7 @@ COMMANDS = {
     "report": "report.Report",
     "show": "report.Show",
     "demo": "demo.Demo",
+    "doctor": "doctor.Doctor",
 }
 BAD_INPUT, BAD_FILES, STOPPED = 2, 3, 130
 

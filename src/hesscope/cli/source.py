@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tyro
 
 from ..errors import HesscopeError, refuse
@@ -27,7 +25,9 @@ class Source:
 
     source: tyro.conf.Positional[str | None] = None
     """file.py:make_problem, a function without arguments that returns a Problem (or a dict of them along training);
-    file.py:make_problem@weights.npz evaluates it at other weights; hf:FOLDER is a Hugging Face checkpoint on --text."""
+    file.py:make_problem@weights.pt evaluates it at other weights: a state dict (.pt, .pth, .bin), a Lightning .ckpt, a
+    .safetensors, an .npz, a folder of Hugging Face; or a folder of such checkpoints along training. hf:FOLDER is a Hugging
+    Face checkpoint on --text."""
     preset: str | None = None
     """A ready-made problem instead: mlp-digits and cnn-digits are embedded, lenet-cifar and gpt-shakespeare read
     --data-dir."""
@@ -94,7 +94,7 @@ def from_folder(folder: str, text: Path | None, length: int | None = None, seque
 
 
 def from_text(text: str) -> Loaded:
-    """`file.py:function` or `file.py:function@weights.npz`."""
+    """`file.py:function` or `file.py:function@checkpoint`."""
     place, _, weights = text.partition("@")
     file, colon, function = place.rpartition(":")
     if not colon or not file.endswith(".py") or not function.isidentifier():
@@ -109,7 +109,14 @@ def from_text(text: str) -> Loaded:
         made = list(checkpoints.values())[-1]
     problem = _problem(text, made)
     if weights:
-        problem = problem.at(_weights(Path(weights)))
+        from ..curvature.checkpoint_files import holds_one
+
+        at = Path(weights)
+        if at.is_dir() and not holds_one(at):
+            checkpoints = problem.along(at)
+            problem = list(checkpoints.values())[-1]
+        else:
+            problem, checkpoints = problem.at(at), None
     title = f"{type(problem.model).__name__} of {Path(file).name}"
     return Loaded(problem, title, f"{Path(file).name}:{function}", checkpoints, optimizer)
 
@@ -157,18 +164,3 @@ def _problem(text: str, value: Any) -> Problem:
             "End it with `return hs.Problem.of(model, loss, data)`.",
         )
     return value
-
-
-def _weights(path: Path) -> dict[str, Any]:
-    import torch
-
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        refuse("weights must be an .npz of plain arrays", f"{str(path)!r} ({error})", "Write it with numpy.savez.")
-    if not arrays:
-        refuse(
-            "weights must hold arrays by name", f"none in {str(path)!r}", "Write them with numpy.savez(path, **state)."
-        )
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -91,6 +91,8 @@ def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may
             f"{type(data).__name__}",
             "Pass data=(inputs, targets).",
         )
+    if isinstance(data, Tensor):  # each of its rows would be taken for a batch
+        refuse("data must be (inputs, targets) or batches", "one tensor", "Pass data=[inputs], a list of one batch.")
     # An iterator can be walked only once, so it is kept; a list can be walked again.
     return Batches(data, cache_bytes, isinstance(data, Iterator | list | tuple), may_be_empty)
 
@@ -246,3 +248,15 @@ def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None = None
     return map_tensors(
         batch, lambda t: plain(t).to(device=device, dtype=dtype if dtype and t.is_floating_point() else None)
     )
+
+
+def few_of(batches: Iterable[Any], examples: int, divisible: bool) -> list[Any]:
+    """The first `examples` examples, or whole batches where they cannot be cut."""
+    kept: list[Any] = []
+    for batch in batches:
+        if examples <= 0:
+            break
+        size = examples_in(batch) or 1
+        kept.append(first_examples(batch, examples) if size > examples and divisible else batch)
+        examples -= size
+    return kept

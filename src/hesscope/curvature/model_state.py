@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import refuse
 from ..operators.finite import all_finite
 from ..space import ParameterSpace
+from .checkpoint_files import matched
 from .gradient_mode import plain
 
 
@@ -88,16 +89,21 @@ def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-def from_checkpoint(model: nn.Module, state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of `own` that a state dict replaces, by their names there; tied names are one tensor."""
+def from_checkpoint(
+    model: nn.Module, state: Mapping[str, Tensor], own: Mapping[str, Tensor], needed: Iterable[str]
+) -> dict[str, Tensor]:
+    """The tensors of `own` that a state dict replaces, by their names there; tied names are one tensor.
+
+    All that are `needed` must be among them.
+    """
     if not isinstance(state, Mapping):
         refuse(
             "values must be given by name", type(state).__name__, "Pass a state dict, or problem.space.unpack(vector)."
         )
     names, learned = _first_names(model), {name for name, _ in model.named_parameters()}
     found: dict[str, Tensor] = {}
-    for name, value in state.items():
-        if name.endswith("_extra_state"):
+    for name, value in matched(state, names).items():
+        if str(name).endswith("_extra_state"):
             continue
         key = names.get(name)
         if key is None or key not in own:
@@ -116,7 +122,22 @@ def from_checkpoint(model: nn.Module, state: Mapping[str, Tensor], own: Mapping[
         if key in found and not torch.equal(found[key], new):
             refuse("tied tensors must be equal", f"another value for {name!r} than for {key!r}", "Give one of them.")
         found[key] = new
+    missing = [name for name in needed if name not in found]
+    if missing:
+        shown = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
+        refuse(
+            "a checkpoint must hold every parameter that it is to replace",
+            f"{len(found)} names, without {shown}",
+            "Is it that of another model, or of a part of it (an adapter)?",
+        )
     return found
+
+
+def names_in_checkpoints(model: nn.Module) -> list[str]:
+    """The names that a whole checkpoint of this model has, each tensor once; counters of batches may be missing."""
+    first = _first_names(model)
+    kept = (first[name] for name in model.state_dict(keep_vars=True) if name in first)
+    return [name for name in dict.fromkeys(kept) if not name.endswith("num_batches_tracked")]
 
 
 def _tensor(name: str, value: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -16,8 +17,9 @@ from ..errors import refuse
 from ..operators import LinearOperator
 from ..rng import Rng
 from ..space import ParameterSpace
+from .checkpoint_files import checkpoints_in
 from .cutting import cut_in_batches, refuse_own_batches
-from .data import Batches, as_batches, checked_batch_size, examples_in, first_examples, to_device
+from .data import Batches, as_batches, checked_batch_size, examples_in, few_of, to_device
 from .default_forward import Forward
 from .determinism import refuse_random_modules
 from .distributed import together
@@ -29,7 +31,8 @@ from .gradient_mode import differentiable
 from .independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
-from .model_state import cast, from_checkpoint, snapshot, unwrap
+from .model_state import cast, snapshot, unwrap
+from .moving import new_tensors
 from .own_loss import OwnLoss, check_own_loss, is_whole
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
 from .settings import check_settings, need_float_type
@@ -357,24 +360,21 @@ class Problem:
 
     def subset(self, examples: int) -> Problem:
         """The same problem on the first `examples` examples (whole batches where they cannot be cut)."""
-        kept: list[Any] = []
-        missing = need_count("examples", examples)
-        for batch in self.batches:
-            if missing <= 0:
-                break
-            size = examples_in(batch) or 1
-            kept.append(first_examples(batch, missing) if size > missing and self.divisible else batch)
-            missing -= size
+        kept = few_of(self.batches, need_count("examples", examples), self.divisible)
         return self._copy(batches=Batches(kept, float("inf"), True))
 
-    def at(self, state: Mapping[str, Tensor]) -> Problem:
-        """The same problem at other values, by name: a state dict of parameters, and of buffers where there are any."""
-        with differentiable():
-            new = from_checkpoint(self.model, state, {**self.parameters, **self._fixed})
+    def at(self, state: Mapping[str, Tensor] | str | os.PathLike[str]) -> Problem:
+        """The same problem at other values, by name: a state dict of all selected parameters, and of buffers where there
+        are any; or a file or folder with a checkpoint: .pt, .ckpt (Lightning), .safetensors, .npz, Hugging Face."""
+        new = new_tensors(self.model, state, {**self.parameters, **self._fixed}, self.parameters)
         return self._copy(
             parameters={name: new.get(name, t) for name, t in self.parameters.items()},
             fixed={name: new.get(name, t) for name, t in self._fixed.items()},
         )
+
+    def along(self, folder: str | os.PathLike[str]) -> dict[str, Problem]:
+        """The problem at every checkpoint of a folder, by step: what `hs.analyze(..., checkpoints=...)` takes."""
+        return {label: self.at(path) for label, path in checkpoints_in(folder).items()}
 
     def _copy(self, **changes: Any) -> Problem:
         settings: dict[str, Any] = {

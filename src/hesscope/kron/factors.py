@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..operators import Kronecker
 from ..rng import Rng
+from ..tables import Tabular, plain
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature, matrix_layers
 from .directions import Directions
 from .layer_operator import LayerHessian
@@ -29,7 +30,7 @@ Reduction = Literal["expand", "reduce", "kfac_reduce"]
 
 
 @dataclass(frozen=True, eq=False)
-class Decoupling:
+class Decoupling(Tabular):
     """E[M], E[x xᵀ] and E[x] of one layer (float64), with what it takes to compare them with the exact Hessian.
 
     With P > 1 interacting positions, `reduction` says how P m x P m matrices M became m x m:
@@ -46,6 +47,42 @@ class Decoupling:
     problem: Problem
     _how: LayerCurvature
     _moments: Moments
+
+    def table(self) -> dict[str, Any]:
+        """The eigenvalues of both factors, largest first; what is not there is left empty."""
+        found = [torch.linalg.eigvalsh(factor).flip(0).tolist() for factor in self._factors]
+        most = max(map(len, found))
+        outputs, inputs = ([*values, *[float("nan")] * (most - len(values))] for values in found)
+        return {"rank": list(range(1, most + 1)), "E[M]": outputs, "E[xxᵀ]": inputs}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The factors and what they are of, as plain numbers."""
+        names = (
+            "layer",
+            "curvature",
+            "reduction",
+            "positions",
+            "output_hessian",
+            "input_autocorrelation",
+            "input_mean",
+        )
+        return {name: plain(getattr(self, name)) for name in names}
+
+    @property
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        return self.output_hessian, self.input_autocorrelation
+
+    def _picture(self) -> Any:
+        return self.plot()
+
+    def __repr__(self) -> str:
+        (m, _), (n, _) = (tuple(factor.shape) for factor in self._factors)
+        return f"Decoupling({self.layer!r}, E[M] {m} x {m}, E[xxᵀ] {n} x {n}, {self.reduction}, {self.curvature})"
+
+    @property
+    def weight(self) -> str:
+        """The name of the parameter."""
+        return str(self._how.layer.weight)
 
     @property
     def output_hessian(self) -> Tensor:

@@ -14,6 +14,7 @@ from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
 from .checkpoint import Store, kept_in
+from .completion import completed, pays
 from .estimate import root_stderr, warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
@@ -99,6 +100,8 @@ def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng,
             wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
             if sketch.captured or reached <= wanted:
                 break
+            if pays(op, op.count - before, limit, reached, wanted):
+                return _completed(sketch, what, op.count - before)
         step = max(10 if sketch.columns == 0 else 1, sketch.columns // 4)
         step = min(step, (limit - (op.count - before)) // 2, room - sketch.columns)
         if sketch.columns and step < 1:
@@ -109,6 +112,15 @@ def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng,
             state, vectors = sketch.state()
             store.save({**state, "room": room, "products": op.count - before}, list(vectors), vectors.values())
     return Estimate(value.cpu().numpy(), stderr.cpu().numpy(), op.count - before, "xdiag", sketch.captured)
+
+
+def _completed(sketch: Sketch, what: str, spent: int) -> Estimate:
+    """Everything, for what sampling would still have cost: A_ii = Σ_j B_ij (AB)_ij and ‖A_i‖ = ‖(AB)_i‖."""
+    before = sketch.op.count
+    basis, images = completed(sketch)
+    found = (basis * images).sum(1) if what == "diagonal" else torch.linalg.vector_norm(images, dim=1)
+    value = found.cpu().numpy()
+    return Estimate(value, np.zeros_like(value), spent + sketch.op.count - before, "all products", exact=True)
 
 
 def _leave_one_out_diagonal(sketch: Sketch) -> tuple[Tensor, Tensor]:

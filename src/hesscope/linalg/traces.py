@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -14,10 +16,11 @@ from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
 from .checkpoint import Store, kept_in
+from .completion import completed, pays
 from .estimate import warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
-from .trace_estimators import METHODS
+from .trace_estimators import METHODS, XTrace
 from .validation import prepare, require_positive, require_products
 
 TraceMethod = Literal["auto", "hutchinson", "hutch++", "xtrace", "xnystrace"]
@@ -35,7 +38,8 @@ def trace(
 ) -> Estimate:
     """tr A = Σ_i A_ii, until the standard error is at most tol · |tr A|.
 
-    "auto" takes what the operator knows about itself, then the whole matrix when n ≤ 200, then XTrace. XTrace (two
+    "auto" takes what the operator knows about itself, then the whole matrix when n ≤ 200, then XTrace, and up to n = 2000
+    the whole matrix again where sampling would cost as much: never more than n products. XTrace (two
     products per probe) and XNysTrace (one; A must be positive semi-definite) suit decaying spectra; plain Hutchinson
     needs 2‖A‖²_F / (tol tr A)² products. Warns when `max_products` (default: n, at most 2000) did not suffice.
     resume: a folder in which the run keeps its state; the same call goes on where a killed one stopped.
@@ -49,28 +53,60 @@ def trace(
     require_products(max_products, 1, "a trace")
     arguments = {"tol": tol, "method": method, "rng": source}
     with kept_in(resume, counted, "trace", **arguments) as store:
-        if method == "auto":
-            found = (store.finished() if store is not None else None) or _at_once(counted, tol, source, max_products)
-            if found is not None:
-                return found if store is None else store.finish(found)
         limit = min(counted.shape[0], 2000) if max_products is None else max_products
-        return estimate_trace(counted, "xtrace" if method == "auto" else method, tol, limit, source, store=store)
+        if method != "auto":
+            return estimate_trace(counted, method, tol, limit, source, store=store)
+        found = (store.finished() if store is not None else None) or _at_once(counted, tol, source, max_products)
+        if found is None or not (found.exact or found.stderr <= 1.05 * tol * abs(float(found))):
+            spent = 0 if found is None or max_products is None else found.products
+            found = _the_better(found, counted, tol, limit - spent, source, store)
+        return found if store is None else store.finish(found)
+
+
+def _the_better(known: Estimate | None, op: Counted, tol: float, limit: int, rng: Rng, store: Store | None) -> Estimate:
+    """Plain sampling, where structure gives no answer or none that meets the tolerance."""
+    if known is not None and limit < 2 * XTrace.cost:
+        warn_unmet("trace", float(known.stderr), tol * abs(float(known)), op, known.products)
+        return known
+    with warnings.catch_warnings():
+        if known is not None:
+            warnings.simplefilter("ignore")
+        plain = estimate_trace(op, "xtrace", tol, limit, rng, store=store, may_complete=True)
+    if known is None:
+        return plain
+    spent = known.products + plain.products
+    best = plain if plain.stderr <= known.stderr else known
+    if best.stderr > tol * abs(float(best)):
+        warn_unmet("trace", float(best.stderr), tol * abs(float(best)), op, spent)
+    return replace(best, products=spent)
 
 
 def _at_once(op: Counted, tol: float, rng: Rng, max_products: int | None) -> Estimate | None:
     """What the operator knows, else all of a small matrix, else None."""
     known = op.known_trace(tol, rng, max_products)
-    if known is not None or not is_small(op, max_products):
+    if known is not None and (known.exact or not is_small(op, max_products)):
         return known
+    if not is_small(op, max_products):
+        return None
     before = op.count
     value = float(torch.trace(exact_symmetric(op)))
     return Estimate(value, 0.0, op.count - before, "dense", exact=True)
 
 
 def estimate_trace(
-    op: Counted, method: str, tol: float, limit: int, rng: Rng, what: str = "trace", store: Store | None = None
+    op: Counted,
+    method: str,
+    tol: float,
+    limit: int,
+    rng: Rng,
+    what: str = "trace",
+    store: Store | None = None,
+    may_complete: bool = False,
 ) -> Estimate:
-    """Grow the estimator called `method` until its standard error, or the budget `limit`, ends it."""
+    """Grow the estimator called `method` until its standard error, or the budget `limit`, ends it.
+
+    `may_complete`: multiply the rest of the matrix out where that costs no more.
+    """
     estimator, before = METHODS[method](op, rng), op.count
     require_products(limit, 2 * estimator.cost, method)
     room = max(estimator.least, vectors_that_fit(op) // estimator.memory)
@@ -82,6 +118,15 @@ def estimate_trace(
         room, before = int(loaded[0]["room"]), before - int(loaded[0]["products"])
         value, stderr = estimator.estimate()
     while not stderr <= tol * abs(value):
+        spent = op.count - before
+        if (
+            may_complete
+            and isinstance(estimator, XTrace)
+            and spent
+            and pays(op, spent, limit, stderr, tol * abs(value))
+        ):
+            basis, images = completed(estimator.sketch)
+            return Estimate(float((basis * images).sum()), 0.0, op.count - before, "all products", exact=True)
         # Few probes flatter their own standard error, and stopping by it picks the flattering ones: start with enough.
         step = estimator.least if estimator.probes == 0 else max(1, estimator.probes // 4)
         affordable = (limit - (op.count - before)) // estimator.cost

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..results.analysis import Analysis
 from .landscape import landscape_picture
-from .layers import blocks_picture, history_picture, kronecker_picture
+from .layers import blocks_picture, history_picture, kronecker_picture, layer_table_picture
 from .picture import Picture
 from .spectrum import spectrum_picture
 
@@ -14,6 +14,8 @@ from .spectrum import spectrum_picture
 def pictures_of(a: Analysis) -> list[Picture]:
     """A picture for everything the analysis holds."""
     found = [spectrum_picture(a)]
+    if a.layer_table is not None:
+        found.append(layer_table_picture(a.layer_table))
     if a.blocks:
         found.append(blocks_picture(a.blocks))
     if a.kronecker:

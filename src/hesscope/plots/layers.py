@@ -9,6 +9,7 @@ import numpy as np
 from ..results.blocks import BlockNorms
 from ..results.history import TrainingHistory
 from ..results.kronecker import KroneckerComparison
+from ..results.layers import LayerTable
 from .picture import Axis, Bars, Curve, Heat, Panel, Picture, layer_spans, span_ticks
 
 
@@ -58,6 +59,24 @@ def kronecker_picture(layers: Sequence[KroneckerComparison]) -> Picture:
         Panel("Eigenvalues", "decoupling", tuple(values), Axis("rank", counts=True), Axis("eigenvalue", "log")),
     )
     return Picture("decoupling", "Kronecker structure per layer", panels)
+
+
+def layer_table_picture(table: LayerTable) -> Picture:
+    """One panel per number, a bar for each layer."""
+    parts = (
+        ("Share", table.share, table.share_stderr, "share of the trace", "measured", True),
+        ("Top eigenvalue", table.top, table.top_error, "largest eigenvalue λ_max", "measured", False),
+        ("Frobenius norm", table.frobenius, table.frobenius_stderr, "‖H‖_F of the layer", "measured", False),
+        ("Stable rank", table.stable_rank, table.stable_rank_stderr, "stable rank ‖H‖_F² / ‖H‖²", "accent", False),
+        ("Kronecker", table.kronecker_error, table.kronecker_stderr, "error of E[M] ⊗ E[xxᵀ]", "accent", True),
+    )
+    panels = []
+    for label, values, errors, title, ink, percent in parts:
+        if np.isfinite(values).any():
+            bars = Bars(title, table.names, values, ink, errors)
+            axis = Axis(title, low=min(0.0, float(np.nanmin(values))), percent=percent)
+            panels.append(Panel(label, "layers", (bars,), Axis(), axis))
+    return Picture("layers", "Layer by layer", tuple(panels), 400)
 
 
 def history_picture(history: TrainingHistory) -> Picture:

@@ -46,13 +46,24 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
+class Band:
+    """What lies between `low` and `high` over x: the error of a curve of the same ink."""
+
+    x: Array
+    low: Array
+    high: Array
+    ink: str
+
+
+@dataclass(frozen=True, eq=False)
 class Bars:
-    """One bar per group, beside those of other bars of the same panel."""
+    """One bar per group, beside those of other bars of the same panel; `errors` are drawn as whiskers."""
 
     name: str
     groups: tuple[str, ...]
     heights: Array
     ink: str
+    errors: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +94,7 @@ class Surface:
     levels: int = 12
 
 
-Mark = Curve | Bars | Heat | Surface
+Mark = Curve | Band | Bars | Heat | Surface
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +135,11 @@ def log_sizes(sizes: Any, decades: int = 5) -> Array:
 
 
 def span_ticks(spans: Sequence[Span], most: int = 28) -> tuple[tuple[float, str], ...]:
-    """A tick in the middle of each span, but for those that would stand on top of the one before."""
+    """A tick in the middle of each span; where they would stand on top of each other, the wider spans keep theirs."""
     size = spans[-1][2] if spans else 0
     ticks: list[tuple[float, str]] = []
-    for name, start, stop in spans:
+    for name, start, stop in sorted(spans, key=lambda span: span[1] - span[2]):
         place = (start + stop - 1) / 2
-        if not ticks or place - ticks[-1][0] >= size / most:
+        if all(abs(place - other) >= size / most for other, _ in ticks):
             ticks.append((place, name))
-    return tuple(ticks)
+    return tuple(sorted(ticks))

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..measure import Array, AtomicMeasure
+from ..measure import Array, AtomicMeasure, Measure
 from ..results.analysis import Analysis
+from ..results.spectra import SpectralDensity
 from ..rmt import Fit
-from .picture import Axis, Curve, Panel, Picture
+from .picture import Axis, Band, Curve, Panel, Picture
+from .views import Curve as View
 from .views import counts, density, signed_log, signed_log_density, ticks, unit_of
 
 Named = Sequence[tuple[str, AtomicMeasure]]
@@ -28,28 +30,47 @@ def spectrum_picture(a: Analysis) -> Picture:
 def density_panel(named: Named, more: Sequence[Curve] = (), floor: float | None = None) -> Panel:
     """Densities per unit of asinh(λ/unit), on a logarithmic axis."""
     unit = unit_of(named[0][1])
-    curves = []
+    curves, bands = [], []
     for (name, measure), ink in zip(named, INKS, strict=False):
         curve = signed_log_density(measure, unit)
+        bands += _band(curve, signed_log(curve.x, unit), ink)
         curves.append(_density(name, signed_log(curve.x, unit), curve.y, ink, curve.x))
     left, right = (end(float(curve.values[at]) for curve in curves) for end, at in ((min, 0), (max, -1)))  # type: ignore[index]
     bottom = _floor(named[0][1]) if floor is None else floor
     x = Axis("eigenvalue λ (signed logarithm)", ticks=ticks(unit, min(left, 0.0), max(right, 0.0)))
-    marks = (*curves, *more)
-    return Panel("Signed log", "spectrum", marks, x, _density_axis(marks, bottom, "density per unit of the axis"))
+    axis = _density_axis((*curves, *more), bottom, "density per unit of the axis")
+    return Panel("Signed log", "spectrum", (*bands, *curves, *more), x, axis)
 
 
-def spectrum_panel(name: str, measure: AtomicMeasure, largest: Array) -> Panel:
-    """One density with its large eigenvalues as marks along the axis."""
+def _band(curve: View, x: Array, ink: str) -> list[Band]:
+    """Two standard errors on either side, where the density is an estimate."""
+    if curve.stderr is None or not (curve.stderr > 0).any():
+        return []
+    low = np.maximum(curve.y - 2 * curve.stderr, 1e-14)  # the axis is logarithmic
+    return [Band(x, low, np.maximum(curve.y + 2 * curve.stderr, 1e-14), ink)]
+
+
+def spectrum_panel(name: str, measure: AtomicMeasure, largest: Array, theory: Measure | None = None) -> Panel:
+    """One density with its large eigenvalues as marks along the axis, and a law over it."""
     unit, floor = unit_of(measure), _floor(measure)
-    texts = tuple(f"λ_{rank} = {value:.5g}" for rank, value in enumerate(largest, 1))
-    height = np.full(largest.size, 2 * floor)
-    marks = _marks("resolved one by one", signed_log(largest, unit), height, "highlight", "diamond", texts)
-    return density_panel([(name, measure)], [marks], floor)
+    more = [] if theory is None else [_law_over(theory, unit)]
+    if largest.size:
+        texts = tuple(f"λ_{rank} = {value:.5g}" for rank, value in enumerate(largest, 1))
+        height = np.full(largest.size, 2 * floor)
+        more.append(_marks("resolved one by one", signed_log(largest, unit), height, "highlight", "diamond", texts))
+    return density_panel([(name, measure)], more, floor)
+
+
+def _law_over(theory: Measure, unit: float) -> Curve:
+    """Any law per unit of asinh(λ/unit): by its quantiles, which every law has, with atoms and all."""
+    levels = (np.arange(4000) + 0.5) / 4000
+    curve = signed_log_density(AtomicMeasure.of(theory.quantile(levels)), unit)
+    return _density("theory", signed_log(curve.x, unit), curve.y, "theory", curve.x, "dashed")
 
 
 def _floor(measure: AtomicMeasure) -> float:
-    return 0.1 / max(1, measure.nodes.size) ** 2
+    """Where the axis begins: a tenth of what one eigenvalue adds to the density at its own place."""
+    return 0.05 / (measure.size if isinstance(measure, SpectralDensity) else max(1, measure.nodes.size))
 
 
 def _named(a: Analysis) -> list[tuple[str, AtomicMeasure]]:
@@ -76,9 +97,11 @@ def _linear(a: Analysis, named: Named) -> Panel:
     high = max(float(measure.nodes[-1]) for _, measure in named)
     span = high - low or 1.0
     left, right = low - 0.04 * span, high + 0.04 * span
-    curves = []
+    curves: list[Curve] = []
+    bands: list[Band] = []
     for (name, measure), ink in zip(named, INKS, strict=False):
         curve = density(measure, left, right)
+        bands += _band(curve, curve.x, ink)
         curves.append(_density(name, curve.x, curve.y, ink, curve.x))
     if a.prediction is not None:
         curve = density(a.prediction.measure(), left, right)
@@ -89,7 +112,7 @@ def _linear(a: Analysis, named: Named) -> Panel:
     floor = 0.05 / a.size / span
     marks = (*curves, *_rugs(a, np.asarray, lambda rank: np.full(rank.size, 2 * floor)))
     y_axis = _density_axis(marks, floor, "density (logarithmic)")
-    return Panel("Linear", "spectrum-linear", marks, Axis("eigenvalue λ"), y_axis)
+    return Panel("Linear", "spectrum-linear", (*bands, *marks), Axis("eigenvalue λ"), y_axis)
 
 
 def _counts(a: Analysis, named: Named) -> Panel:

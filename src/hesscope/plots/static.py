@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .picture import Axis, Bars, Curve, Heat, Panel, Picture, Surface
+from .picture import Axis, Band, Bars, Curve, Heat, Panel, Picture, Surface
 from .style import INKS, SEQUENTIAL, VALUES, new_figure
 
 _LINES = {"solid": "-", "dashed": "--", "steps": "-", "dashed steps": "--", "none": ""}
@@ -22,14 +22,17 @@ def figures_of(picture: Picture) -> dict[str, Any]:
 
 
 def figure_of(panels: Sequence[Panel]) -> Any:
-    """These panels in a row, four of them in a square; a panel alone is larger."""
+    """These panels in a row, more than three of them in two columns or three; a panel alone is larger."""
     heat = any(isinstance(mark, Heat | Surface) for panel in panels for mark in panel.marks)
     width, height = (6.4, 5.4) if heat else (8.0, 4.2) if len(panels) == 1 else (4.4, 3.6)
-    columns = 2 if len(panels) == 4 else len(panels)
-    figure, axes = new_figure(len(panels) // columns, columns, width=width, height=height, squeeze=False)
+    columns = 2 if len(panels) == 4 else min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure, axes = new_figure(rows, columns, width=width, height=height, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
     engine: Any = figure.get_layout_engine()
     engine.set(w_pad=0.1, h_pad=0.1)
-    for axis, panel in zip(axes.flat, panels, strict=True):
+    for axis, panel in zip(axes.flat, panels, strict=False):
         _draw(figure, axis, panel)
     return figure
 
@@ -39,6 +42,8 @@ def _draw(figure: Any, axis: Any, panel: Panel) -> None:
     for mark in panel.marks:
         if isinstance(mark, Curve):
             _curve(axis, mark)
+        elif isinstance(mark, Band):
+            axis.fill_between(mark.x, mark.low, mark.high, color=INKS[mark.ink], alpha=0.18, linewidth=0)
         elif isinstance(mark, Heat):
             _heat(figure, axis, mark)
         elif isinstance(mark, Surface):
@@ -49,10 +54,10 @@ def _draw(figure: Any, axis: Any, panel: Panel) -> None:
     _axis(axis, "y", panel.y)
     if any(isinstance(mark, Heat) for mark in panel.marks):
         axis.invert_yaxis()
-    elif len(panel.marks) > 1:
+    elif (named := sum(not isinstance(mark, Band) for mark in panel.marks)) > 1:
         # Above the axes, where no curve can run through it.
-        columns = 1 if len(panel.marks) > 6 else min(len(panel.marks), 2)
-        beside = len(panel.marks) > 6
+        columns = 1 if named > 6 else min(named, 2)
+        beside = named > 6
         place = (
             {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
             if beside
@@ -82,9 +87,13 @@ def _bars(axis: Any, bars: list[Bars]) -> None:
     for k, bar in enumerate(bars):
         places = np.arange(len(groups)) + (k - (len(bars) - 1) / 2) * width
         axis.bar(places, bar.heights, width, color=INKS[bar.ink], label=_plain(bar.name))
+        if bar.errors is not None and np.nanmax(bar.errors, initial=0.0) > 0:
+            axis.errorbar(places, bar.heights, bar.errors, fmt="none", ecolor=INKS["muted"], linewidth=1)
     crowded = sum(len(group) for group in groups) > 30
-    turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-    axis.set_xticks(np.arange(len(groups)), [_plain(group) for group in groups], **turned)
+    turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    if len(groups) > 8:
+        turned = {"rotation": 90, "fontsize": max(4, min(8, 160 // len(groups)))}
+    axis.set_xticks(np.arange(len(groups)), [_plain(group, 24) for group in groups], **turned)
 
 
 def _heat(figure: Any, axis: Any, heat: Heat) -> None:
@@ -116,7 +125,9 @@ def _axis(axis: Any, which: str, described: Axis) -> None:
     if described.ticks:
         places, labels = zip(*described.ticks, strict=True)
         crowded = which == "x" and sum(len(label) + 2 for label in labels) > 44
-        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        if len(labels) > 14:  # smaller, and upright where they would lean on each other
+            turned = {"fontsize": 6, **({"rotation": 90} if which == "x" else {})}
         getattr(axis, f"set_{which}ticks")(places, [_plain(label) for label in labels], **turned)
     if described.counts:
         getattr(axis, f"{which}axis").get_major_locator().set_params(integer=True)

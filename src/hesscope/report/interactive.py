@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..measure import Array
-from ..plots.picture import Axis, Bars, Curve, Heat, Mark, Panel, Picture, Surface
+from ..plots.picture import Axis, Band, Bars, Curve, Heat, Mark, Panel, Picture, Surface
 
 _PLACES = {"x": "x", "y": "y", "value": "customdata", "text": "text"}
 _DASHES = {"solid": "solid", "dashed": "dot", "steps": "solid", "dashed steps": "dot", "none": "solid"}
@@ -20,7 +20,11 @@ _POWERS = ("1", "10⁻¹", "10⁻²", "10⁻³", "10⁻⁴", "10⁻⁵")
 def specification(picture: Picture) -> dict[str, Any]:
     """What page.js draws: a figure with one or more views."""
     views = [
-        {"label": panel.label, "data": [_trace(mark) for mark in panel.marks], "layout": _layout(panel)}
+        {
+            "label": panel.label,
+            "data": [_trace(mark, panel.y.percent) for mark in panel.marks],
+            "layout": _layout(panel),
+        }
         for panel in picture.panels
     ]
     return {"name": picture.name, "views": views, "height": picture.height}
@@ -31,12 +35,14 @@ def numbers(values: Array) -> list[float | None]:
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float).ravel()]
 
 
-def _trace(mark: Mark) -> dict[str, Any]:
+def _trace(mark: Mark, percent: bool = False) -> dict[str, Any]:
     if isinstance(mark, Curve):
         return _curve(mark)
+    if isinstance(mark, Band):
+        return _band(mark)
     if isinstance(mark, Surface):
         return _surface(mark)
-    return _bars(mark) if isinstance(mark, Bars) else _heat(mark)
+    return _bars(mark, percent) if isinstance(mark, Bars) else _heat(mark)
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -62,20 +68,38 @@ def _curve(curve: Curve) -> dict[str, Any]:
     return spec
 
 
+def _band(band: Band) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": numbers(np.concatenate([band.x, band.x[::-1]])),
+        "y": numbers(np.concatenate([band.high, band.low[::-1]])),
+        "fill": "toself",
+        "fillcolor": f"@{band.ink}",
+        "line": {"width": 0, "color": f"@{band.ink}"},
+        "opacity": 0.2,
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
 def _lines(text: str) -> str:
     return escape(text).replace("\n", "<br>")
 
 
-def _bars(bars: Bars) -> dict[str, Any]:
+def _bars(bars: Bars, percent: bool) -> dict[str, Any]:
     name = escape(bars.name)
-    return {
+    spec: dict[str, Any] = {
         "type": "bar",
         "name": name,
         "x": [escape(group) for group in bars.groups],
         "y": numbers(bars.heights),
         "marker": {"color": f"@{bars.ink}"},
-        "hovertemplate": "%{x}: %{y:.1%}<extra>" + name + "</extra>",
+        "hovertemplate": "%{x}: %{y:" + (".1%" if percent else ".4g") + "}<extra>" + name + "</extra>",
     }
+    if bars.errors is not None and np.nanmax(bars.errors, initial=0.0) > 0:
+        spec["error_y"] = {"type": "data", "array": numbers(bars.errors), "color": "@muted"}
+    return spec
 
 
 def _heat(heat: Heat) -> dict[str, Any]:
@@ -117,7 +141,7 @@ def _surface(surface: Surface) -> dict[str, Any]:
 
 
 def _layout(panel: Panel) -> dict[str, Any]:
-    layout: dict[str, Any] = {"xaxis": _axis(panel.x), "yaxis": _axis(panel.y), "showlegend": len(panel.marks) > 1}
+    layout: dict[str, Any] = {"xaxis": _axis(panel.x), "yaxis": _axis(panel.y), "showlegend": _named(panel) > 1}
     if any(isinstance(mark, Bars) for mark in panel.marks):
         layout["xaxis"]["type"] = "category"
         layout["barmode"] = "group"
@@ -129,6 +153,10 @@ def _layout(panel: Panel) -> dict[str, Any]:
             layout["yaxis"] |= {**still, "range": layout["yaxis"]["range"][::-1], "scaleanchor": "x"}
             layout["shapes"] = _outlines(mark)
     return layout
+
+
+def _named(panel: Panel) -> int:
+    return sum(not isinstance(mark, Band) for mark in panel.marks)
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

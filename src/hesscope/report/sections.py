@@ -16,6 +16,7 @@ from ..results.analysis import Analysis
 from ..results.claims import Outcome
 from . import markup
 from .evidence import evidence_of
+from .glossary import GLOSSARY
 from .summary import summary_lines
 
 SPECTRUM = (
@@ -29,6 +30,12 @@ BLOCKS = (
     "Every cell is the Frobenius norm of one block of the Hessian, coloured by decades below the largest one. Bright cells on "
     "the diagonal and dark ones elsewhere mean that the blocks hardly interact, and that an optimiser may treat them apart. "
     "Outlines mark layers. Point at a cell for names and norms, drag to zoom, double-click to zoom out."
+)
+LAYERS = (
+    "One bar for each layer, of its own block of the Hessian. A large share of the trace is where the curvature lies, and where "
+    "pruning or quantising costs most; a large top eigenvalue is what limits the step size. The stable rank says in how "
+    "many directions a layer is curved: near 1, a single direction carries it all. A small Kronecker error means that K-FAC "
+    "or Shampoo see that layer nearly as it is."
 )
 DECOUPLING = (
     "The Hessian of a layer is compared with E[M] ⊗ E[xxᵀ], a Kronecker product of two small matrices. A small error and an "
@@ -75,6 +82,7 @@ def _analysis(a: Analysis) -> list[Part]:
         parts.append(Part("claims-section", "Claims", made))
     parts.append(Part("evidence-section", "Evidence", _evidence(a)))
     parts.append(Part("provenance-section", "Provenance", _provenance(a)))
+    parts.append(Part("glossary-section", "Glossary", _glossary()))
     return parts
 
 
@@ -98,7 +106,8 @@ def _summary(a: Analysis) -> str:
     alarm = "".join(f'<p class="alarm" role="alert">{escape(note)}</p>' for note in a.notes if "failed" in note)
     return (
         f'{alarm}<div class="tiles">{"".join(tiles)}</div>'
-        f'<section id="summary-section"><h2>In ten lines</h2><dl class="lines">{lines}</dl></section>'
+        f'<section id="summary-section"><h2>In ten lines</h2><dl class="lines">{lines}</dl>'
+        '<p class="read">Words are explained in the <a href="#glossary-section">glossary</a>.</p></section>'
     )
 
 
@@ -116,6 +125,18 @@ def _eigenvalues(a: Analysis) -> str:
     rows += [(f"{-i - 1}", f"{v:.6g}", f"{low.residuals[i]:.1e}", "") for i, v in enumerate(low.values)]
     head = ("Rank", "Eigenvalue", "Residual", "Gauss-Newton share")
     return markup.disclosure("Eigenvalues as a table", markup.table(head, rows))
+
+
+def _layer_rows(a: Analysis) -> str:
+    if a.layer_table is None:
+        return ""
+    columns = a.layer_table.table()
+    cells = [[text if isinstance(text, str) else _number(text) for text in column] for column in columns.values()]
+    return markup.disclosure("Layers as a table", markup.table(tuple(columns), list(zip(*cells, strict=True))))
+
+
+def _number(value: Any) -> str:
+    return "" if np.isnan(value) else f"{value:.4g}"
 
 
 def _norms(a: Analysis) -> str:
@@ -162,6 +183,7 @@ def _breaks(a: Analysis) -> str:
 # Name of a picture -> its title in the navigation, how to read it, the numbers behind it.
 FIGURES = {
     "spectrum": ("Spectrum", SPECTRUM, _eigenvalues),
+    "layers": ("Layers", LAYERS, _layer_rows),
     "blocks": ("Blocks", BLOCKS, _norms),
     "decoupling": ("Kronecker", DECOUPLING, _errors),
     "landscape": ("Landscape", LANDSCAPE, _breaks),
@@ -174,6 +196,11 @@ def _evidence(a: Analysis) -> str:
     made = markup.table(("Number", "Value", "Error", "Method", "Verified"), rows)
     verdict = f'<p class="read"><strong>Self-check.</strong> {escape(str(a.verdict))}.</p>' if a.verdict else ""
     return f'<section id="evidence-section"><h2>How each number was found</h2>{made}{verdict}</section>'
+
+
+def _glossary() -> str:
+    words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(said)}</dd>" for word, said in GLOSSARY.items())
+    return f'<section id="glossary-section"><h2>Glossary</h2><dl class="lines">{words}</dl></section>'
 
 
 def _provenance(a: Analysis) -> str:

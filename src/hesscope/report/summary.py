@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..results.analysis import Analysis
+from .advice import ADVICE, CLEAR_GAP
 
 
 def summary_lines(a: Analysis) -> list[str]:
@@ -21,7 +22,8 @@ def summary_lines(a: Analysis) -> list[str]:
         ("Cost", _cost(a)),
         ("Next", what_next(a)),
     )
-    return [f"{name + ':':<15}{text}" for name, text in named]
+    advised = [(name, f"{text} → {ADVICE[name](a)}" if name in ADVICE else text) for name, text in named]
+    return [f"{name + ':':<15}{text}" for name, text in advised]
 
 
 def _sharpness(a: Analysis) -> str:
@@ -54,6 +56,11 @@ def _negative(a: Analysis) -> str:
 def _outliers(a: Analysis) -> str:
     count, ratio = a.gap
     versus = f"{a.classes} classes" if a.classes else "no classes (not cross-entropy)"
+    if ratio < CLEAR_GAP:
+        most = a.largest.values.size
+        return f"no group stands out among the top {most} (the widest gap is a factor of {ratio:.2g}), against {versus}"
+    if not np.isfinite(ratio):
+        return f"{count} eigenvalues stand out (all others are less than a thousandth of the first) against {versus}"
     return f"{count} eigenvalues stand out (the next is {ratio:.2g} times smaller) against {versus}"
 
 

@@ -14,6 +14,7 @@ from .claims import Claim
 from .history import TrainingHistory
 from .kronecker import KroneckerComparison, KroneckerPrediction
 from .landscape import Landscape
+from .layers import LayerTable
 from .spectra import Eigenpairs, Estimate, SpectralDensity
 
 if TYPE_CHECKING:
@@ -53,6 +54,32 @@ class Analysis(Result):
     provenance: dict[str, Any]
     seconds: float
     landscape: Landscape | None = None
+    layer_table: LayerTable | None = None
+
+    def table(self) -> dict[str, Any]:
+        """The main numbers, each with its error and how it was found."""
+        rows: list[tuple[str, float, float, str]] = [
+            ("loss", self.loss, 0.0, "one pass over the data"),
+            ("gradient norm", self.gradient_norm, 0.0, "one pass over the data"),
+            ("λ_max", self.sharpness, float(self.largest.residuals[0]), "Lanczos, residual"),
+            ("λ_min", float(self.smallest.values[0]), float(self.smallest.residuals[0]), "Lanczos, residual"),
+        ]
+        for name, found in (("tr H", self.trace), ("tr G", self.gauss_newton_trace)):
+            if found is not None:
+                rows.append((name, float(found), float(found.stderr), found.method))
+        for norms in self.blocks:
+            rows.append(
+                (f"share of ‖H‖² between {norms.partition}s", norms.off_diagonal_share, float("nan"), norms.method)
+            )
+        for d in self.kronecker:
+            rows.append((f"Kronecker error of {d.layer}", d.frobenius_error, d.frobenius_stderr, d.curvature))
+        return {
+            name: list(found)
+            for name, found in zip(("what", "value", "±", "method"), zip(*rows, strict=True), strict=True)
+        }
+
+    def _picture(self) -> Any:
+        return self.plot()
 
     @property
     def size(self) -> int:
@@ -64,6 +91,7 @@ class Analysis(Result):
         along = self.history
         parts: list[Any] = [self.largest, self.smallest, self.gauss_newton_parts, self.trace, self.gauss_newton_trace]
         parts += [self.trace_by_products, self.density, self.gauss_newton_density, *self.blocks, self.landscape]
+        parts += [self.layer_table]
         parts += [*along.tops, *along.traces, *along.snapshots] if along else []
         return sum(part.products for part in parts if part is not None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,13 @@ class BlockNorms(Result):
     partition: str = "own"
     method: str = ""
     check: str = "unchecked"
+
+    def table(self) -> dict[str, Any]:
+        """‖H_IJ‖, one row and one column for each block."""
+        return {"block": self.names, **{name: self.norms[:, j] for j, name in enumerate(self.names)}}
+
+    def _picture(self) -> Any:
+        return self.plot()
 
     @property
     def ratio(self) -> float:
@@ -112,6 +120,9 @@ class HeatMap(Result):
     reduce: str
     check: str = "unchecked"
 
+    def _picture(self) -> Any:
+        return self.plot()
+
 
 @dataclass(frozen=True, eq=False)
 class BlockSpectra(Result):
@@ -123,6 +134,19 @@ class BlockSpectra(Result):
     weights: tuple[Array, ...]
     exact: tuple[bool, ...]
     check: str = "unchecked"
+
+    def table(self) -> dict[str, Any]:
+        return {
+            "block": self.names,
+            "layer": self.layers,
+            "smallest": [float(nodes[0]) for nodes in self.nodes],
+            "largest": self.largest(),
+            "mean": [float(n @ w / w.sum()) for n, w in zip(self.nodes, self.weights, strict=True)],
+            "exact": list(self.exact),
+        }
+
+    def _picture(self) -> Any:
+        return self.plot()
 
     def of(self, block: int | str) -> AtomicMeasure:
         """The spectrum of one block as a probability measure."""
@@ -169,6 +193,10 @@ class OutputNorms(Result):
     pair_norms: Array
     rows: int
     check: str = "unchecked"
+
+    def table(self) -> dict[str, Any]:
+        classes = list(range(self.diagonal.size))
+        return {"class": classes, "own block": self.diagonal, "other blocks (rms)": self.off_diagonal}
 
     @property
     def ratio(self) -> float:

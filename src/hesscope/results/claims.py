@@ -36,6 +36,16 @@ class Outcome(Result):
     claims: tuple[Claim, ...]
     stand_ins: tuple[str, ...] = ()
 
+    def table(self) -> dict[str, Any]:
+        said = {True: "yes", False: "no", None: "cannot be decided"}
+        return {
+            "claim": [claim.statement for claim in self.claims],
+            "source": [claim.source for claim in self.claims],
+            "expected": [claim.expected for claim in self.claims],
+            "got": [claim.got for claim in self.claims],
+            "holds": [said[claim.holds] for claim in self.claims],
+        }
+
     @property
     def holds(self) -> bool:
         return all(claim.holds is not False for claim in self.claims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,18 @@ class TrainingHistory(Result):
     tops: tuple[Eigenpairs, ...] = ()
     traces: tuple[Estimate, ...] = ()
     circulant: Array = field(default_factory=lambda: np.zeros(0))
+
+    def table(self) -> dict[str, Any]:
+        measured = {
+            "loss": self.loss,
+            "λ_max": self.sharpness,
+            "trace": self.trace,
+            "diagonal share": self.diagonal_share,
+        }
+        return {"step": self.labels, **{name: found for name, found in measured.items() if found.size}}
+
+    def _picture(self) -> Any:
+        return self.plot()
 
     @property
     def steps(self) -> Array:

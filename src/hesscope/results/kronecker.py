@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,19 @@ class KroneckerComparison(Result):
     approximate_vectors: Tensor
     check: str = "unchecked"
 
+    def table(self) -> dict[str, Any]:
+        count = self.eigenvalues.size
+        return {
+            "rank": list(range(1, count + 1)),
+            "exact": self.eigenvalues,
+            "residual": self.residuals,
+            "Kronecker": self.approximate_eigenvalues[:count],
+            "overlap": self.overlap[:count],
+        }
+
+    def _picture(self) -> Any:
+        return self.plot()
+
     def overlap_at(self, j: int) -> float:
         """The overlap of the top-j spaces (of as many as there are)."""
         return float(self.overlap[min(j, self.overlap.size) - 1])
@@ -58,6 +71,14 @@ class KroneckerErrors(Result):
     frobenius: Array
     frobenius_stderr: Array
     nearest_residual: float
+
+    def table(self) -> dict[str, Any]:
+        return {
+            "form": self.names,
+            "spectral error": self.spectral,
+            "Frobenius error": self.frobenius,
+            "Frobenius error ±": self.frobenius_stderr,
+        }
 
 
 @dataclass(frozen=True, eq=False)

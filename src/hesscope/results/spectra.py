@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
-from ..measure import Array, AtomicMeasure
+from ..measure import Array, AtomicMeasure, Measure
 from ..result import Result
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ class Eigenpairs(Result):
     tol: float
     check: str = "unchecked"
     product_error: float = 0.0
+
+    def table(self) -> dict[str, Any]:
+        ranks = range(1, self.values.size + 1)
+        return {
+            "rank": list(ranks),
+            "eigenvalue": self.values,
+            "residual": self.residuals,
+            "converged": [bool(done) for done in self.converged],
+        }
+
+    def _picture(self) -> Any:
+        return self.plot()
 
     def without_vectors(self) -> Eigenpairs:
         """The same with an empty `(n, 0)` block, where the vectors would be too much to keep."""
@@ -69,21 +81,34 @@ class SpectralDensity(AtomicMeasure, Result):
         """Whether this is the spectrum itself."""
         return not self.probe_nodes
 
+    def table(self) -> dict[str, Any]:
+        known = np.isin(self.nodes, self.outliers)
+        return {"eigenvalue": self.nodes, "weight": self.weights, "resolved": known.tolist()}
+
+    def plot(self, theory: Measure | None = None) -> Any:
+        """The density with its error band, and a law over it where one is given."""
+        from ..plots.of_results import spectrum_figure
+
+        return spectrum_figure(self, theory)
+
+    def _picture(self) -> Any:
+        return self.plot()
+
     def cdf_stderr(self, x: ArrayLike) -> Array:
         """Standard error of `cdf(x)` over the draw of the probes."""
         points = np.asarray(x, dtype=np.float64)
-        return self._stderr((self._bulk.nodes <= points[..., None]).astype(float))
+        return self.stderr_of((self._bulk.nodes <= points[..., None]).astype(float))
 
     def density_stderr(self, x: ArrayLike, width: float) -> Array:
         """Standard error of `density(x, width)` over the draw of the probes."""
         if not 0 < width < math.inf:
             refuse("width must be positive and finite", f"{width}", "A width of zero would draw single atoms.")
         z = (np.asarray(x, dtype=np.float64)[..., None] - self._bulk.nodes) / width
-        return self._stderr(np.exp(-0.5 * z * z) / (width * math.sqrt(2 * math.pi)))
+        return self.stderr_of(np.exp(-0.5 * z * z) / (width * math.sqrt(2 * math.pi)))
 
     def moment_stderr(self, k: int) -> float:
         """Standard error of `moment(k)` over the draw of the probes."""
-        return float(self._stderr(self._bulk.nodes**k))
+        return float(self.stderr_of(self._bulk.nodes**k))
 
     def probe(self, index: int) -> AtomicMeasure:
         """The spectrum without the outliers, as probe `index` sees it."""
@@ -97,8 +122,11 @@ class SpectralDensity(AtomicMeasure, Result):
             return AtomicMeasure(self.nodes, self.weights)
         return AtomicMeasure.mixture([self.probe(i) for i in range(len(self.probe_nodes))])
 
-    def _stderr(self, values: Array) -> Array:
-        """For a uniformly random unit vector v in m dimensions, Var(vᵀf(H)v) = 2 Var(f(λ)) / (m + 2)."""
+    def stderr_of(self, values: Array) -> Array:
+        """Standard error of ∫ f over the draw of the probes, `values[..., j]` = f at node j of all probes, ascending.
+
+        For a uniformly random unit vector v in m dimensions, Var(vᵀf(H)v) = 2 Var(f(λ)) / (m + 2).
+        """
         if self.exact:
             return np.zeros(values.shape[:-1])
         weights = self._bulk.weights
@@ -118,6 +146,13 @@ class Estimate(Result):
     exact: bool = False
     check: str = "unchecked"
     product_error: float = 0.0
+
+    def table(self) -> dict[str, Any]:
+        value, stderr = np.atleast_1d(self.value), np.atleast_1d(self.stderr)
+        if value.size > 1 or np.ndim(self.value):
+            return {"entry": list(range(value.size)), "value": value, "stderr": np.broadcast_to(stderr, value.shape)}
+        said = {"products": [self.products], "method": [self.method], "exact": [self.exact]}
+        return {"value": value, "stderr": stderr, **said}
 
     def __float__(self) -> float:
         return float(self.value)

@@ -13,6 +13,7 @@ from ..source import Source
 
 if TYPE_CHECKING:
     from ...curvature import CurvatureOperator, Problem
+    from ...results.spectra import Eigenpairs, SpectralDensity
 
 MatrixChoice = Literal["hessian", "gauss-newton", "functional", "fisher"]
 
@@ -69,7 +70,7 @@ class SpectrumCommand(Source):
             "largest:  " + "  ".join(f"{value:.4g}" for value in largest),
             "smallest: " + "  ".join(f"{value:.4g}" for value in smallest),
             f"worst residual {ends.residuals.max():.1e}, {'all' if ends.converged.all() else 'NOT all'} converged",
-            f"mean {found.mean:.4g}, share below zero {float(found.cdf(0.0)):.1%} (density ± {found.error:.1g} in W₁)",
+            f"mean {found.mean:.4g}, {_below_zero(found, ends)} (density ± {found.error:.1g} in W₁)",
         ]
         data: dict[str, Any] = {
             "largest": largest,
@@ -87,6 +88,16 @@ class SpectrumCommand(Source):
         if self.kept.exists():
             StateFolder(self.kept).clear()
         return CommandOutput(lines, data, True, files)
+
+
+def _below_zero(found: SpectralDensity, ends: Eigenpairs) -> str:
+    """The share of negative eigenvalues; none where the smallest one is zero within its error and rounding."""
+    half = ends.values.size // 2
+    lowest, size = float(ends.values[half:].min()), float(abs(ends.values).max())
+    noise = max(1e-5 * size, float(ends.residuals[half:].max()))
+    if lowest >= -noise:
+        return f"none below zero (λ_min = {lowest:.2g}, zero within {noise:.1g})"
+    return f"{float(found.cdf(-noise)):.1%} below −{noise:.1g}"
 
 
 def _operator(problem: Problem, matrix: MatrixChoice) -> CurvatureOperator:

@@ -106,19 +106,7 @@ class ExampleSquares:
     def add(self, delta: Tensor) -> None:
         """Add the squares of one backward pass, given the gradient of z."""
         roles = self.roles
-        own = tuple(t.detach() for t in (roles.weight, roles.bias) if t is not None)
-
-        def gradients(x: Tensor, d: Tensor) -> tuple[Tensor, ...]:
-            def output(*parameters: Tensor) -> Tensor:
-                given = iter(parameters)
-                weight, bias = (None if t is None else next(given) for t in (roles.weight, roles.bias))
-                return roles.function(x[None], weight, bias)
-
-            found: tuple[Tensor, ...] = vjp(output, *own)[1](d[None])
-            return found
-
-        chunk = max(1, _CHUNK_NUMBERS // max(1, sum(t.numel() for t in own)))
-        found = iter(vmap(gradients, chunk_size=chunk)(roles.x, delta))
+        found = iter(example_gradients(roles, delta))
         if roles.weight is not None:
             self.weight = self.weight + self.reduce(next(found).square())
         if roles.bias is not None:
@@ -132,6 +120,24 @@ class ExampleSquares:
     def reduce(self, squares: Tensor) -> Tensor:
         """Squares of shape `(N, ...)`: summed over examples, or to one number per example."""
         return squares.sum(0) if self.entries else squares.flatten(1).sum(-1)
+
+
+def example_gradients(roles: Roles, delta: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of weight and bias (those that there are) from that of z, one of each for every example."""
+    own = tuple(t.detach() for t in (roles.weight, roles.bias) if t is not None)
+
+    def gradients(x: Tensor, d: Tensor) -> tuple[Tensor, ...]:
+        def output(*parameters: Tensor) -> Tensor:
+            given = iter(parameters)
+            weight, bias = (None if t is None else next(given) for t in (roles.weight, roles.bias))
+            return roles.function(x[None], weight, bias)
+
+        found: tuple[Tensor, ...] = vjp(output, *own)[1](d[None])
+        return found
+
+    chunk = max(1, _CHUNK_NUMBERS // max(1, sum(t.numel() for t in own)))
+    found: tuple[Tensor, ...] = vmap(gradients, chunk_size=chunk)(roles.x, delta)
+    return found
 
 
 def parameter_gradients(roles: Roles, delta: Tensor) -> tuple[Tensor | None, Tensor | None]:

@@ -81,7 +81,11 @@ class SlqRun:
         return self.op.shape[0] - self.outliers.size
 
     def run(self) -> None:
+        # More than n products would be more than the exact spectrum costs (but for a fixed number that was asked for).
+        most = max(self.op.shape[0], 2 * self.plan.steps) if self.plan.tol != 0 else math.inf
         while len(self.chains) < self.plan.probes and not self._enough():
+            if self.chains and self.products + self.plan.steps > most:
+                break
             chain = self._probe(len(self.chains))
             self.chains.append(Chain(chain.alpha, chain.beta))
             if len(self.chains) == 1 and self.plan.full and self.plan.probes > 1:

@@ -22,6 +22,7 @@ from .chebyshev import ChebyshevRun
 from .slq import MOST_OUTLIERS, QuadratureLimits, SlqRun
 
 DensityMethod = Literal["slq", "chebyshev"]
+_EXACT = 480
 
 
 @with_check
@@ -41,7 +42,7 @@ def spectral_density(
     all of them would have, usually after a tenth of the products; `tol` asks for an error of at most tol · E|λ − median|
     in W₁ and tol in the cdf; `tol=0` spends exactly probes × steps. "slq" resolves outliers as sharp atoms and is the
     default; "chebyshev" needs four vectors of memory and spends `steps` products per probe, for a uniform resolution
-    of π · range / (2 · steps). Small problems (n ≤ 200) are solved exactly. See docs/theory/algorithms.md.
+    of π · range / (2 · steps). Small problems (n ≤ 480 at the defaults) are solved exactly by n products. See docs/theory/algorithms.md.
     """
     for name, number in (("probes", probes), ("steps", steps)):
         require_count(name, number, "The defaults are 10 probes and 80 steps.")
@@ -52,7 +53,9 @@ def spectral_density(
     source = Rng.of(rng).child("density")
     counted = prepare(op)
     before = counted.count
-    if is_small(counted):
+    # On small matrices a run takes about half of what all probes and steps may cost: the whole matrix is then cheaper.
+    most = min(_EXACT, int(0.6 * probes * steps)) if tol is None and method == "slq" else 0
+    if is_small(counted, None, most):
         values, _ = exact_spectrum(counted)
         return _assemble([], values, (), (0.0, 0.0), counted.count - before, "exact", counted.shape[0])
     arguments = {"probes": probes, "steps": steps, "tol": tol, "method": method, "rng": source}

@@ -1,0 +1,27 @@
+"""Other values for the tensors of a model: from a state dict, a file or a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from torch import Tensor, nn
+
+from .checkpoint_files import read_checkpoint
+from .gradient_mode import differentiable
+from .model_state import from_checkpoint, names_in_checkpoints
+
+
+@differentiable()
+def new_tensors(
+    model: nn.Module,
+    state: Mapping[str, Tensor] | str | os.PathLike[str],
+    own: Mapping[str, Tensor],
+    selected: Iterable[str],
+) -> dict[str, Tensor]:
+    """The tensors of `own` that `state` replaces. Arrays by hand (.npz) may be some of them, a dict must hold all that are
+    selected, and what trainers write is everything."""
+    if not isinstance(state, str | os.PathLike):
+        return from_checkpoint(model, state, own, selected)
+    needed = [] if str(state).endswith(".npz") else names_in_checkpoints(model)
+    return from_checkpoint(model, read_checkpoint(state), own, needed)

@@ -1,0 +1,80 @@
+"""No algorithm spends more than what the whole matrix would have cost."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hesscope as hs
+
+
+def symmetric(n: int, seed: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Flat and indefinite: the worst case of every sketch."""
+    a = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return ((a + a.T) / 2).to(dtype)
+
+
+@pytest.mark.parametrize("n", [5, 56, 201, 300, 900])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_trace_takes_at_most_n_products(n: int, dtype: torch.dtype) -> None:
+    a = symmetric(n, n, dtype)
+    found = hs.trace(hs.Dense(a), rng=1)
+    assert found.products <= n
+    assert found.exact
+    scale = float(torch.linalg.matrix_norm(a)) * np.sqrt(n) * torch.finfo(dtype).eps
+    assert abs(float(found) - float(a.double().trace())) <= 10 * scale
+
+
+@pytest.mark.parametrize("n", [150, 301, 700])
+def test_so_do_diagonals_and_row_norms(n: int) -> None:
+    a = symmetric(n, n)
+    diagonal, rows = hs.diagonal(hs.Dense(a), rng=1), hs.row_norms(hs.Dense(a), rng=1, tol=1e-3)
+    assert diagonal.products <= n
+    assert rows.products <= n
+    assert diagonal.exact
+    assert rows.exact
+    assert diagonal.value == pytest.approx(a.diagonal().numpy(), abs=1e-9)
+    assert rows.value == pytest.approx(a.norm(dim=1).numpy(), abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [470, 600, 1000])
+def test_so_does_a_density(n: int) -> None:
+    a = symmetric(n, n)
+    found = hs.spectral_density(hs.Dense(a), rng=1)
+    assert found.products <= n
+    truth = hs.AtomicMeasure.of(torch.linalg.eigvalsh(a).numpy())
+    assert found.wasserstein(truth) <= (1e-9 if n <= 480 else 0.1 * np.sqrt(n))
+
+
+def test_decaying_spectra_still_take_few() -> None:
+    values = 0.8 ** torch.arange(600, dtype=torch.float64)
+    found = hs.trace(hs.Dense(torch.diag(values)), rng=1)
+    assert found.products <= 60
+    assert abs(float(found) - 5) <= 4 * float(found.stderr)
+
+
+def test_a_budget_is_kept() -> None:
+    a = symmetric(300, 0)
+    with pytest.warns(UserWarning, match="after"):
+        found = hs.trace(hs.Dense(a), max_products=100, rng=1)
+    assert found.products <= 100
+    assert abs(float(found) - float(a.trace())) <= 5 * float(found.stderr)
+
+
+def test_structure_that_misses_the_tolerance_gives_way() -> None:
+    """A curved network whose trace almost cancels: random columns and functional products cannot meet 1 %."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 12)).double()
+    data = (torch.randn(30, 10).double(), 3 * torch.randn(30, 12).double())
+    problem = hs.Problem.of(model, nn.MSELoss(), data)
+    H = hs.Hessian(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = hs.trace(H, 1e-4, rng=0)
+    assert found.products <= 1.3 * problem.space.size
+    truth = sum(float(H.block(name).dense().trace()) for name in problem.space.names)
+    assert abs(float(found) - truth) <= 1e-4 * abs(truth)

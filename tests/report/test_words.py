@@ -1,0 +1,93 @@
+"""What is said makes sense, and says what to do next."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import hesscope as hs
+from hesscope.cli import main
+from hesscope.report import summary_lines, write_report
+from hesscope.report.glossary import GLOSSARY
+from hesscope.results.layers import LayerTable
+from report.samples import sample
+
+
+def test_every_line_says_what_to_do_next() -> None:
+    lines = summary_lines(sample())
+    assert len(lines) == 10
+    assert all("→" in line for line in lines[:9])
+    assert lines[9].startswith("Next:")
+
+
+def test_the_largest_layer_is_named() -> None:
+    n = np.ones(2)
+    table = LayerTable(
+        ("fc1", "out"), 9 * n, np.array([1.0, 3.0]), 0 * n, n, 0 * n, n, 0 * n, n, 0 * n, n, 0 * n, ("", ""), 0
+    )
+    line = summary_lines(replace(sample(), layer_table=table))[1]
+    assert "most of it is in out (75%)" in line
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((9.0, 8.0, 7.2, 6.6), "no group stands out among the top 4 (the widest gap is a factor of 1.1)"),
+        ((9.0, 8.0, 0.8, 0.7), "2 eigenvalues stand out (the next is 10 times smaller)"),
+        ((9.0, 8.0, 0.001, 0.001), "2 eigenvalues stand out (all others are less than a thousandth"),
+    ],
+)
+def test_outliers_are_those_behind_a_gap(values: tuple[float, ...], said: str) -> None:
+    a = sample()
+    found = np.array(values)
+    pairs = replace(a.largest, values=found, residuals=1e-6 * found, converged=np.ones(4, bool))
+    parts = replace(a.gauss_newton_parts, value=found) if a.gauss_newton_parts else None
+    lines = summary_lines(replace(a, largest=pairs, gauss_newton_parts=parts))
+    assert said in lines[3]
+    assert not any("nan" in line or "inf" in line for line in lines)
+
+
+def test_the_report_explains_its_words(tmp_path: Path) -> None:
+    page = write_report(sample(), tmp_path / "report.html").read_text()
+    assert '<a href="#glossary-section">' in page
+    assert all(word in page for word in ("stable rank", "Gauss-Newton G"))
+    assert len(GLOSSARY) > 15
+
+
+def test_a_positive_semi_definite_matrix_has_nothing_below_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch, hesscope as hs\n"
+        "def make():\n"
+        "    torch.manual_seed(0)\n"
+        "    model = torch.nn.Sequential(torch.nn.Linear(20, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3))\n"
+        "    return hs.Problem.of(model, 'cross_entropy', (torch.randn(40, 20), torch.arange(40) % 3))\n"
+    )
+    place = f"{tmp_path}/model.py:make"
+    assert main(["spectrum", place, "--matrix", "gauss-newton", "--k", "3", "--out", str(tmp_path / "g")]) == 0
+    assert "none below zero" in capsys.readouterr().out
+    assert main(["spectrum", place, "--k", "3", "--out", str(tmp_path / "h")]) == 0
+    assert "% below −" in capsys.readouterr().out
+
+
+def test_the_doctor_says_what_is_missing_for_what(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HESSCOPE_DATA", "/nowhere/at/all")
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert f"hesscope {hs.__version__}" in said
+    assert torch.__version__ in said
+    assert "HESSCOPE_DATA is /nowhere/at/all" in said
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["packages"]["torch"] == torch.__version__
+    for name, version in found["packages"].items():
+        if version is None:
+            assert any(line.startswith(name) and "pip install hesscope[" in line for line in said.splitlines())
