@@ -91,9 +91,12 @@ class Tabular:
 
     def plot(self) -> Any:
         """A matplotlib Figure of this result."""
+        return self._figure()
+
+    def _figure(self, **options: Any) -> Any:
         from .plots.of_results import figure_of_result
 
-        return figure_of_result(self)
+        return figure_of_result(self, **options)
 
     def _picture(self) -> Any:
         """The figure for a notebook; None where a picture says no more than the table."""

@@ -14,7 +14,7 @@ from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..kron import Decoupling, decouplable_layers
 from ..kron.frobenius import Distances
-from ..layers.example_columns import example_columns, row_count, served
+from ..layers.example_factors import example_columns, row_count, served
 from ..linalg import eigenpairs, frobenius_norm, trace
 from ..linalg.validation import require_positive
 from ..measure import Array

@@ -250,13 +250,13 @@ def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None = None
     )
 
 
-def few_of(batches: Iterable[Any], examples: int, divisible: bool) -> list[Any]:
+def few_of(batches: Iterable[Any], examples: int, divisible: Callable[[], bool]) -> list[Any]:
     """The first `examples` examples, or whole batches where they cannot be cut."""
     kept: list[Any] = []
     for batch in batches:
         if examples <= 0:
             break
         size = examples_in(batch) or 1
-        kept.append(first_examples(batch, examples) if size > examples and divisible else batch)
+        kept.append(first_examples(batch, examples) if size > examples and divisible() else batch)
         examples -= size
     return kept

@@ -360,7 +360,7 @@ class Problem:
 
     def subset(self, examples: int) -> Problem:
         """The same problem on the first `examples` examples (whole batches where they cannot be cut)."""
-        kept = few_of(self.batches, need_count("examples", examples), self.divisible)
+        kept = few_of(self.batches, need_count("examples", examples), lambda: self.divisible)
         return self._copy(batches=Batches(kept, float("inf"), True))
 
     def at(self, state: Mapping[str, Tensor] | str | os.PathLike[str]) -> Problem:

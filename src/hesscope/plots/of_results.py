@@ -26,11 +26,11 @@ from .static import figure_of
 from .style import ACCENT, INKS, MEASURED, new_figure
 
 
-def figure_of_result(result: Any) -> Any:
+def figure_of_result(result: Any, **options: Any) -> Any:
     """The figure of its kind; a result without one is drawn as its table."""
     for kind, draw in _DRAWN.items():
         if isinstance(result, kind):
-            return draw(result)
+            return draw(result, **options)
     return (
         _factors(result) if hasattr(result, "input_autocorrelation") and isinstance(result, Tabular) else _table(result)
     )
@@ -152,7 +152,7 @@ def _table(result: Any) -> Any:
     return figure
 
 
-_DRAWN: dict[type, Callable[[Any], Any]] = {
+_DRAWN: dict[type, Callable[..., Any]] = {
     Analysis: _analysis,
     SpectralDensity: spectrum_figure,
     Eigenpairs: _eigenpairs,

@@ -87,9 +87,7 @@ class SpectralDensity(AtomicMeasure, Result):
 
     def plot(self, theory: Measure | None = None) -> Any:
         """The density with its error band, and a law over it where one is given."""
-        from ..plots.of_results import spectrum_figure
-
-        return spectrum_figure(self, theory)
+        return self._figure(theory=theory)
 
     def _picture(self) -> Any:
         return self.plot()
