@@ -227,3 +227,25 @@ def test_parameters_that_no_gradient_reached_are_named() -> None:
     assert any("below eps" in note for note in hs.stability(problem, optimizer).notes)
     known = hs.Problem.of(model, "cross_entropy", (seen, y))
     assert not any("below eps" in note for note in hs.stability(known, optimizer).notes)
+
+
+def test_words_for_networks_without_an_edge() -> None:
+    """One parameter, no gradient, nowhere convex: each is said in words, none is divided by zero."""
+    one = nn.Linear(1, 1, bias=False)
+    problem = hs.Problem.of(one, "mse", (torch.ones(5, 1), torch.zeros(5, 1)))
+    found = hs.stability(problem, optim.SGD(one.parameters(), lr=0.1))
+    assert found.critical_rate == pytest.approx(1.0)
+    assert found.binding("layer").gain("Linear") == float("inf")
+    assert "binding layers: Linear 100%\n" in str(found)
+    with torch.no_grad():
+        one.weight.zero_()
+    still = hs.stability(problem.at(one.state_dict()), optim.SGD(one.parameters(), lr=0.1))
+    assert "nothing changes" in str(still)
+    model = Quadratic()
+    with torch.no_grad():
+        model.b.fill_(1.0)
+    concave = hs.Problem.of(model, lambda m: -m.value())
+    found = hs.stability(concave, optim.SGD(model.parameters(), lr=0.1), by=["tensor"])
+    assert found.critical_rate == float("inf")
+    assert "no critical rate" in str(found)
+    assert "falls at every rate" in str(found)

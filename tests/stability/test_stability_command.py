@@ -78,8 +78,10 @@ def test_a_class_that_needs_no_state(made: tuple[hs.Problem, Any], capsys: Captu
 
 
 def test_the_tied_network_of_a_preset_has_its_own_optimiser() -> None:
+    from hesscope.missing_data import stand_ins
     from hesscope.zoo.presets import preset
 
-    trained = preset("gpt-shakespeare", steps=2)
+    with stand_ins():
+        trained = preset("gpt-shakespeare", steps=2)
     state = hs.read_optimizer(trained.problem, trained.optimizer)
     assert (state.name, state.rate, state.steps) == ("AdamW", 3e-3, 2)

@@ -77,8 +77,11 @@ class Binding(Result):
         return tuple(int(i) for i in np.argsort(-self.share, kind="stable"))
 
     def gain(self, block: str) -> float:
-        """How much the critical rate grows when this block is frozen: a factor, at least 1."""
-        return self.sharpness / float(self.frozen[self.names.index(block)])
+        """How much the critical rate grows when this block is frozen: a factor, at least 1; inf where nothing is left."""
+        if block not in self.names:
+            refuse("a block must be one of those measured", f"{block!r}", f"There are: {', '.join(self.names[:8])}.")
+        left = float(self.frozen[self.names.index(block)])
+        return self.sharpness / left if left > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -197,15 +200,20 @@ def lines_of(found: Stability) -> list[str]:
     lines += [
         f"edge: {h.formula}",
         f"now at {h.ratio:.3g} ± {h.ratio_error:.1g} of the edge: {state}",
-        f"critical rate {h.critical_rate:.4g}. {ceiling(found.optimizer)}",
+        f"critical rate {h.critical_rate:.4g}. {ceiling(found.optimizer)}"
+        if math.isfinite(h.critical_rate)
+        else "no critical rate: the curvature that the optimiser sees is nowhere positive",
     ]
     for one in found.bindings:
         first = one.order[:3]
         shown = ", ".join(f"{one.names[i]} {one.share[i]:.0%}" for i in first)
         line = f"binding {one.by}s: {shown}"
-        gain = one.gain(one.names[first[0]])
-        much = f"{gain:.3g} times" if gain < 1e3 else "more than 1000 times"
-        lines.append(f"{line}; without {one.names[first[0]]} the edge would be at {much} the rate")
+        bound = float(one.frozen_at_most[first[0]])
+        if one.sharpness > 0 and bound > 0 and len(one.names) > 1:
+            gain, least = one.gain(one.names[first[0]]), one.sharpness / bound
+            much = f"about {gain:.3g} times (at least {least:.3g})" if gain < 1e3 else f"{least:.3g} times or more"
+            line += f"; without {one.names[first[0]]} the edge would be at {much} the rate"
+        lines.append(line)
     if found.batch is not None:
         b = found.batch
         lines.append(
@@ -214,7 +222,8 @@ def lines_of(found: Stability) -> list[str]:
         )
     if found.step is not None:
         if math.isnan(found.step.calm_rate):
-            lines.append("along the real next step the loss rises from the start: it goes uphill")
+            how = "the loss rises from the start: it goes uphill" if found.step.slope > 0 else "nothing changes"
+            lines.append(f"along the real next step {how}")
         elif math.isinf(found.step.rising_rate):
             lines.append(f"along the real next step the loss falls at every rate up to {found.step.calm_rate:.4g}")
         else:

@@ -1,0 +1,126 @@
+"""Along full-batch training: the largest eigenvalue as each optimiser sees it, against that optimiser's edge."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ...plots.style import CYCLE, THEORY, new_figure
+from ...results.claims import Claim, Experiment, Outcome
+from ...rng import Rng
+from ...step_stability import read_edge
+from ._runs import RATES, Run, checkpoints, task_of
+
+SOURCE = "Cohen et al. 2021, 2022"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which networks and optimisers, on how many examples each, for how many steps, read how often."""
+
+    networks: tuple[str, ...] = ("mlp",)
+    optimizers: tuple[str, ...] = ("gd", "momentum")
+    examples: tuple[int, ...] = (400,)
+    steps: int = 90
+    every: int = 30
+    seed: int = 0
+    data_dir: str | None = None
+
+
+def run(config: Config) -> Outcome:
+    """Every network under every optimiser; readings start from the last one's eigenvector."""
+    runs: dict[str, Any] = {}
+    synthetic = []
+    for network, examples in zip(config.networks, config.examples, strict=True):
+        task = task_of(network, examples, config.data_dir, Rng(config.seed).child(network))
+        synthetic += [network] if task.synthetic else []
+        for optimizer in config.optimizers:
+            runs[f"{network} {optimizer}"] = _readings(Run(task, optimizer, RATES[network, optimizer]), config)
+    return Outcome("edges.training", asdict(config), {"runs": runs, "synthetic": tuple(synthetic)}, _claims(runs))
+
+
+def _readings(run: Run, config: Config) -> dict[str, Any]:
+    steps = tuple(range(config.every, config.steps + 1, config.every))
+    ratios, errors, products = [], [], []
+    last = None
+    for _ in checkpoints(run, steps):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a reading that ran out of products says so by its error
+            last = read_edge(run.problem(), run.optimizer, start=last, tol=0.02, max_products=60, rng=config.seed)
+        ratios.append(last.ratio)
+        errors.append(last.ratio_error)
+        products.append(last.top.products)
+    return {
+        "steps": np.array(steps),
+        "ratios": np.array(ratios),
+        "errors": np.array(errors),
+        "products": np.array(products),
+        "losses": np.array(run.losses),
+        "rate": run.rate,
+    }
+
+
+def _claims(runs: dict[str, Any]) -> tuple[Claim, ...]:
+    plain = {name: r for name, r in runs.items() if name.endswith(("gd", "momentum"))}
+    other = {name: r for name, r in runs.items() if name not in plain}
+    claims = [
+        Claim(
+            f"Runs of {what} never stay above 1.5 times their edge (second half of training, median of lr·λ/edge)",
+            SOURCE,
+            "<= 1.5 in every run",
+            ", ".join(f"{name} {_late(r):.2f}" for name, r in group.items()),
+            all(_late(r) <= 1.5 for r in group.values()),
+        )
+        for what, group in (("gradient descent and momentum", plain), ("RMSprop and Adam", other))
+        if group
+    ]
+    sharper = sum(float(r["ratios"].max()) > float(r["ratios"][0]) for r in runs.values())
+    claims.append(
+        Claim(
+            "Runs come closer to their edge than they begin (progressive sharpening)",
+            SOURCE,
+            "in most runs",
+            f"{sharper} of {len(runs)}",
+            2 * sharper > len(runs),
+        )
+    )
+    return tuple(claims)
+
+
+def _late(readings: dict[str, Any]) -> float:
+    ratios = readings["ratios"]
+    return float(np.median(ratios[len(ratios) // 2 :]))
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """One panel per network: lr·λ over the edge along training; below it the loss."""
+    runs = outcome.data["runs"]
+    networks = list(dict.fromkeys(name.split()[0] for name in runs))
+    figure, axes = new_figure(2, len(networks), width=4.2, height=2.6, squeeze=False)
+    for column, network in enumerate(networks):
+        above, below = axes[0][column], axes[1][column]
+        for (name, r), ink in zip([(n, r) for n, r in runs.items() if n.split()[0] == network], CYCLE, strict=False):
+            above.errorbar(r["steps"], r["ratios"], r["errors"], fmt=".-", color=ink, lw=1, label=name.split()[1])
+            below.plot(r["losses"], color=ink, lw=1)
+        above.axhline(1.0, color=THEORY, lw=1, ls="--")
+        above.set(title=network, yscale="log", ylabel="lr · λ / edge" if column == 0 else "")
+        below.set(xlabel="step", yscale="log", ylabel="loss" if column == 0 else "")
+        above.legend(fontsize=8)
+    figure.suptitle("Full-batch runs against the edge of their optimiser (dashed)", fontsize=11)
+    return {"training": figure}
+
+
+EXPERIMENT = Experiment(
+    name="edges.training",
+    title="Four optimisers along full-batch training, against their edges",
+    source=SOURCE,
+    quick=Config(),
+    paper=Config(
+        ("mlp", "lenet5", "gpt"), ("gd", "momentum", "rmsprop", "adam"), examples=(1000, 120, 24), steps=320, every=20
+    ),
+    run=run,
+    figures=figures,
+)
