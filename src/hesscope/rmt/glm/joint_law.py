@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,8 @@ Values = NDArray[Any]
 _TARGET = {0: 0.0, 1: 1e-13, 2: 1e-10}  # by the number of dimensions integrated
 _MOST_NODES = 60_000
 _PROBE = np.array([1j])
+_FEW = 64  # values of g: true atoms
+_COARSE = 1e-5  # an error that a plot would not show, but a table would
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,7 @@ class Expectation:
         if np.iscomplexobj(self.nodes):
             return Population(self.nodes, weights, (self.range,), 0.0, False)
         # A loss with few values has true atoms; an unbounded one on real nodes is only known at its nodes.
-        if np.unique(self.nodes).size <= 64 or np.isinf(self.range).any():
+        if np.unique(self.nodes).size <= _FEW or np.isinf(self.range).any():
             return Population.atoms(AtomicMeasure.of(self.nodes, weights), "the law of g")
         live = self.nodes != 0
         return Population(self.nodes[live], weights[live], (self.range,), float(weights[~live].sum()), False)
@@ -63,8 +66,20 @@ def expectation(loss: Loss, response: Response, frame: Frame, ratio: float, rng:
             break
         coarse = fine
     # The coarse rule already meets the target when the two agree: keep the cheaper one.
-    best = coarse if error <= target else fine
-    return _checked(replace(best, error=error))
+    best = _checked(replace(coarse if error <= target else fine, error=error))
+    if error > _COARSE:
+        warnings.warn(
+            f"the integral over (y, h) has settled to {error:.0e} only: l'' jumps, or w is long beside the scale on which it "
+            "changes. `accuracy` holds this error; smooth l'', scale w down, or simulate.",
+            stacklevel=2,
+        )
+    if np.isinf(best.range).any() and not np.iscomplexobj(best.nodes) and np.unique(best.nodes).size > _FEW:
+        warnings.warn(
+            "l'' is unbounded here and known at real points only (it is not analytic, or w is long): far out, the law "
+            "breaks up at them. Trust its bulk, not its support; or simulate.",
+            stacklevel=2,
+        )
+    return best
 
 
 def _checked(result: Expectation) -> Expectation:
@@ -194,7 +209,9 @@ def _general(loss: Loss, response: Response, frame: Frame, fineness: float) -> E
         return real
     deformed = _deformed(loss, response, frame, fineness, (low, high))
     # A callable that is not analytic (or not meant for complex numbers) disagrees off the axis: keep the real nodes.
-    if deformed is None or np.abs(_transform(real, _PROBE) - _transform(deformed, _PROBE)).max() > 1e-6:
+    scale = np.sqrt(abs(real.moments[:, 0, 0] @ real.nodes**2)) + 1e-300
+    probe = _PROBE / scale
+    if deformed is None or np.abs(_transform(real, probe) - _transform(deformed, probe)).max() > 1e-6 * scale:
         return real
     return deformed
 
@@ -211,12 +228,18 @@ def _deformed(
                 h, t = contours.affine(frame, z)
                 return np.asarray(loss.curvature(response.outcomes(t)[index][0], h))  # type: ignore[misc]
 
-            z, measure = contours.gradient_contour(curvature, frame.rank, fineness)
+            z, measure = contours.gradient_contour(curvature, frame.rank, fineness, _depth(response, frame))
             parts.append(_branches(loss, response, *contours.affine(frame, z), measure, z)[index])
     except (TypeError, ValueError):
         return None
     result = _joined(parts, bounds)
     return result if np.all(np.isfinite(result.nodes)) else None
+
+
+def _depth(response: Response, frame: Frame) -> float:
+    """How far a contour may leave the real axis: P(y | t) = 1/(1 + e^(-yt)) has poles at t = ±iπ."""
+    reach = float(np.linalg.norm(frame.t_slope)) if response.name == "logistic" else 0.0
+    return 0.4 if reach <= 2.5 or frame.rank == 2 else 1.0 / reach  # in the plane so fine a grid is out of reach
 
 
 def _sampled(loss: Loss, response: Response, frame: Frame, rng: Rng, batches: int = 16) -> Expectation:

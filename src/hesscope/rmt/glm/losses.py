@@ -40,8 +40,14 @@ def _sigmoid(x: Values) -> Values:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
 
 
+def _logistic_curvature(y: Values, h: Values) -> Values:
+    """1/(4 cosh²(h/2)), by the exponential that decays: cosh itself overflows from |h| = 1420 on."""
+    small = np.exp(-np.where(np.real(h) < 0, -h, h))
+    return np.asarray(small / (1.0 + small) ** 2)
+
+
 LOSSES = {
-    "logistic": Loss("logistic", lambda y, h: 0.25 / np.cosh(0.5 * h) ** 2, False, (0.0, 0.25), "tanh"),
+    "logistic": Loss("logistic", _logistic_curvature, False, (0.0, 0.25), "tanh"),
     "exponential": Loss("exponential", lambda y, h: np.exp(-y * h), True, (0.0, np.inf), "shift"),
     "square": Loss("square", lambda y, h: np.ones_like(h), False, (1.0, 1.0), None),
     "phase_retrieval": Loss("phase_retrieval", lambda y, h: 3.0 * h**2 - y, True, (-np.inf, np.inf), "rotate"),
