@@ -16,7 +16,7 @@ REFERENCE = (
     "closed_form", "rmt", "report", "zoo",
 )  # fmt: skip
 HOWTO = (
-    "your-model", "huggingface", "torchrun", "checkpoints", "per-layer", "tables", "stability", "landscape", "bound", "reading-the-report",
+    "your-model", "huggingface", "torchrun", "checkpoints", "per-layer", "monitor", "tables", "stability", "landscape", "bound", "reading-the-report",
     "optimiser-blocks",
 )  # fmt: skip
 

@@ -53,6 +53,7 @@ _HOMES = {
         "trace",
     ),
     "measure": ("AtomicMeasure",),
+    "monitor.monitor": ("Monitor",),
     "operators": (
         "BlockDiagonal",
         "Counted",
@@ -101,6 +102,7 @@ _HOMES = {
         "LossPlane",
     ),
     "results.layers": ("LayerTable",),
+    "results.monitoring": ("MonitoredRun", "Reading"),
     "results.spectra": (
         "Eigenpairs",
         "Estimate",
@@ -179,6 +181,7 @@ if TYPE_CHECKING:
     from .linalg import spectral_norm as spectral_norm
     from .linalg import trace as trace
     from .measure import AtomicMeasure as AtomicMeasure
+    from .monitor.monitor import Monitor as Monitor
     from .operators import BlockDiagonal as BlockDiagonal
     from .operators import Counted as Counted
     from .operators import Dense as Dense
@@ -215,6 +218,8 @@ if TYPE_CHECKING:
     from .results.landscape import LossLine as LossLine
     from .results.landscape import LossPlane as LossPlane
     from .results.layers import LayerTable as LayerTable
+    from .results.monitoring import MonitoredRun as MonitoredRun
+    from .results.monitoring import Reading as Reading
     from .results.spectra import Eigenpairs as Eigenpairs
     from .results.spectra import Estimate as Estimate
     from .results.spectra import Solution as Solution

@@ -34,6 +34,7 @@ HOMES = (
     "results.layers",
     "results.claims",
     "results.stability",
+    "results.monitoring",
     "results.analysis",
     "closed_form",
     "rmt.blocks.limits",

@@ -12,6 +12,8 @@ NEEDED = {
     "test_huggingface.py": ("transformers", "peft"),
     "test_huggingface_folders.py": ("transformers", "peft"),
     "test_lightning.py": ("lightning",),
+    "test_trackers.py": ("tensorboard", "wandb", "mlflow", "trackio"),
+    "test_transformers_trainer.py": ("transformers", "accelerate"),
 }
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "compare": "compare.Compare",
     "report": "report.Report",
     "show": "report.Show",
+    "watch": "watch.Watch",
     "demo": "demo.Demo",
     "doctor": "doctor.Doctor",
 }

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..plots.analysis import pictures_of
+from ..plots.run import run_picture
 from ..result import Result
 from ..results.analysis import Analysis
 from ..results.claims import Outcome
+from ..results.monitoring import MonitoredRun
 from . import markup
 from .evidence import evidence_of
 from .glossary import GLOSSARY
@@ -50,6 +52,12 @@ HISTORY = (
     "The same numbers at checkpoints along training. Sharpness that rises to 2 / step size and stays there is the edge of "
     "stability; a trace that falls with the loss is the Gauss-Newton part shrinking as predictions become sure."
 )
+RUN = (
+    "What a monitor read while the network was trained, on a batch of its own. Sharpness is the largest eigenvalue of the "
+    "Hessian; seen through the optimiser's preconditioner and divided by its edge it says how far the step is from "
+    "instability: above 1 the step, its preconditioner held fixed, is unstable. For mini-batch training that is a ceiling, "
+    "not advice. The layers that bind hold most of that direction. Open diamonds are readings that had not converged."
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ def parts_of(name: str, result: Result) -> list[Part]:
     """The sections of one result."""
     if isinstance(result, Analysis):
         return _analysis(result)
+    if isinstance(result, MonitoredRun):
+        return _run(result)
     return [_outcome(name, result)] if isinstance(result, Outcome) else [_plain(name, result)]
 
 
@@ -214,6 +224,30 @@ def _provenance(a: Analysis) -> str:
         f"{markup.disclosure(f'{len(shapes)} parameter tensors', markup.pairs_table(shapes))}"
         f"{markup.disclosure('Model', f'<pre>{escape(a.model)}</pre>')}</section>"
     )
+
+
+def _run(run: MonitoredRun) -> list[Part]:
+    head = ("Step", "Loss", "λ_max", "Error", "Of the edge", "Trace", "Converged", "Products")
+    rows = [
+        (
+            f"{r.step}",
+            *(_or_dash(v) for v in (r.loss, r.sharpness, r.sharpness_error, r.edge_ratio, r.trace)),
+            {True: "yes", False: "no", None: r.error or ""}[r.converged],
+            f"{r.products}",
+        )
+        for r in run.readings
+    ]
+    more = markup.disclosure("Readings as a table", markup.table(head, rows))
+    more += markup.disclosure("Settings", markup.pairs_table(run.settings.items()))
+    picture = run_picture(run)
+    if not picture.panels:
+        body = f'<section id="run-section"><h2>{escape(picture.title)}</h2><p class="read">No reading yet.</p>{more}</section>'
+        return [Part("run-section", "Run", body)]
+    return [Part("run-section", "Run", markup.figure(picture, RUN, more))]
+
+
+def _or_dash(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def _outcome(name: str, outcome: Outcome) -> Part:

@@ -9,13 +9,17 @@ from pathlib import Path
 
 from ..errors import refuse
 from ..result import Result, arrays_file
+from .monitoring import MARK, load_run
 
 MOST_BYTES = 4 * 10**9
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
-    """The result in `path.json` and `path.npz`; refuses pickles, archives with paths, truncated or foreign JSON."""
+    """The result in `path.json` and `path.npz`, or the run in a `.jsonl`; refuses pickles, archives with paths,
+    truncated or foreign JSON."""
     file = Path(path)
+    if file.suffix == ".jsonl":
+        return load_run(file)
     stem = file.with_suffix("") if file.suffix in (".json", ".npz") else file
     described = stem.with_name(stem.name + ".json")
     if not described.is_file():
@@ -33,6 +37,7 @@ def result_files(places: list[Path]) -> list[Path]:
     for place in places:
         if place.is_dir():
             found += sorted(p for p in place.glob("*.json") if p.with_suffix(".npz").exists())
+            found += sorted(p for p in place.glob("*.jsonl") if _is_run(p))
         else:
             found.append(place)
     if not found:
@@ -42,6 +47,12 @@ def result_files(places: list[Path]) -> list[Path]:
             "Run `hesscope analyze`.",
         )
     return found
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a file of lines begins as those of a run do."""
+    with open(path, "rb") as handle:
+        return handle.read(len(MARK) + 2) == f'{{"{MARK}'.encode()
 
 
 def _inspect_archive(path: Path) -> None:

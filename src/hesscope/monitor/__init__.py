@@ -1,0 +1,1 @@
+"""Curvature along a run of training, in any loop: what is read, how often, and where it is written."""

@@ -1,0 +1,268 @@
+"""What a reading says, against dense matrices that are made in another way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hesscope as hs
+from hesscope.linalg.krylov.basis import KrylovBasis
+from hesscope.monitor.probes import DiagonalShare, Probed, probe
+from hesscope.monitor.tracking import Pencil, track
+from hesscope.operators import Counted
+from monitor.runs import HELD_OUT, X, Y, monitor_of, network, train
+
+
+def _dense(model: nn.Module, x: Tensor = HELD_OUT[0], y: Tensor = HELD_OUT[1]) -> Tensor:
+    """The Hessian by double backward of the whole loss in float64."""
+    names = [name for name, _ in model.named_parameters()]
+    shapes = [p.shape for p in model.parameters()]
+    flat = torch.cat([p.detach().double().reshape(-1) for p in model.parameters()])
+
+    def loss(theta: Tensor) -> Tensor:
+        pieces = torch.split(theta, [s.numel() for s in shapes])
+        values = {n: piece.view(s) for n, piece, s in zip(names, pieces, shapes, strict=True)}
+        return nn.functional.cross_entropy(torch.func.functional_call(model, values, (x.double(),)), y)
+
+    return torch.autograd.functional.hessian(loss, flat)
+
+
+def _adam_scale(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensor:
+    """1/P of Adam from its own state, with bias correction."""
+    found = []
+    for p in model.parameters():
+        state = optimizer.state[p]
+        corrected = state["exp_avg_sq"].double() / (1 - 0.999 ** float(state["step"]))
+        found.append((1 / (corrected.sqrt() + 1e-8)).reshape(-1))
+    return torch.cat(found)
+
+
+def test_every_number_against_dense_truth(tmp_path: Path) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    with monitor_of(model, tmp_path, slow_every=1, batch_size=8, tol=0.01, products=12) as monitor:
+        for step in range(5):
+            (reading,) = train(model, optimizer, range(step, step + 1), monitor)
+            truth = _dense(model)
+            values, vectors = torch.linalg.eigh(truth)
+            top, v = float(values[-1]), vectors[:, -1]
+            root = _adam_scale(model, optimizer).sqrt()
+            seen, w = torch.linalg.eigh(root[:, None] * truth * root)
+            assert reading.converged
+            assert reading.sharpness == pytest.approx(top, rel=0.01)
+            assert reading.preconditioned == pytest.approx(float(seen[-1]), rel=0.01)
+            shares = {"0": float(w[:56, -1].square().sum()), "2": float(w[56:, -1].square().sum())}
+            assert reading.binding == pytest.approx(shares, abs=0.05)
+            assert abs(reading.trace - float(truth.trace())) <= 4 * reading.trace_error
+            assert reading.gauss_newton_share == pytest.approx(_gauss_newton(model, v) / top, abs=0.02)
+    assert reading.edge == pytest.approx(_adam_edge(step + 1), rel=1e-6)
+    assert reading.edge_ratio == pytest.approx(reading.preconditioned / reading.edge)
+    assert reading.diagonal_share is not None
+    whole = float(truth.square().sum())
+    part = float(truth[:56, :56].square().sum() + truth[56:, 56:].square().sum())
+    assert abs(reading.diagonal_share - part / whole) <= 4 * reading.diagonal_share_error
+    with torch.no_grad():
+        value = float(nn.functional.cross_entropy(model(HELD_OUT[0]), HELD_OUT[1]))
+    assert reading.loss == pytest.approx(value, rel=1e-5)
+
+
+def _adam_edge(steps: int, rate: float = 0.01, beta: float = 0.9) -> float:
+    """(2 + 2β)/((1 - β) lr) with the bias correction of the first moment, by hand."""
+    return 2 * (1 + beta) * (1 - beta**steps) / ((1 - beta) * rate)
+
+
+def _gauss_newton(model: nn.Module, v: Tensor) -> float:
+    """vᵀ Jᵀ (diag p - ppᵀ) J v / N with J from reverse mode, row by row."""
+    x = HELD_OUT[0]
+    total, parameters = 0.0, list(model.parameters())
+    for row in x:
+        out = model(row[None])[0]
+        push = torch.stack(
+            [
+                torch.cat([g.reshape(-1) for g in torch.autograd.grad(o, parameters, retain_graph=True)]).double() @ v
+                for o in out
+            ]
+        )
+        p = out.detach().double().softmax(0)
+        total += float((p * push**2).sum() - (p * push).sum() ** 2)
+    return total / len(x)
+
+
+def test_batch_sharpness_against_dense_batches(tmp_path: Path) -> None:
+    model = network()
+    with monitor_of(model, tmp_path, batch_size=8) as monitor:
+        reading = monitor.step(0)
+    bent, length = [], []
+    for start in range(0, 32, 8):
+        x, y = HELD_OUT[0][start : start + 8], HELD_OUT[1][start : start + 8]
+        loss = nn.functional.cross_entropy(model(x), y)
+        g = torch.cat([p.reshape(-1) for p in torch.autograd.grad(loss, list(model.parameters()))]).double()
+        bent.append(float(g @ _dense(model, x, y) @ g))
+        length.append(float(g @ g))
+    assert reading is not None
+    assert reading.batch_sharpness == pytest.approx(sum(bent) / sum(length), rel=1e-4)
+    assert reading.batch_sharpness_error is not None
+    assert 0 < reading.batch_sharpness_error < reading.batch_sharpness
+
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "momentum": partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01),
+    "rmsprop": partial(torch.optim.RMSprop, lr=0.01),
+    "adamw": partial(torch.optim.AdamW, lr=0.01),
+    "maximising": partial(torch.optim.SGD, lr=0.01, maximize=True),
+    "groups": lambda p: torch.optim.SGD(
+        [{"params": list(p)[:2], "lr": 0.2}, {"params": list(p)[2:], "lr": 0.0}], lr=0.1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_preconditioned_top_is_that_of_the_stability_reading(name: str, tmp_path: Path) -> None:
+    """From shared products, from the plain one, or from products of its own: always what `read_edge` finds dense."""
+    from hesscope.step_stability import Preconditioned, read_optimizer
+
+    model = network()
+    parameters = list(model.parameters())
+    optimizer = OPTIMIZERS[name](parameters)
+    with monitor_of(model, tmp_path, products=12) as monitor:
+        reading = train(model, optimizer, 4, monitor)[-1]
+    problem = hs.Problem.of(model, "cross_entropy", HELD_OUT)
+    state = read_optimizer(problem, optimizer)
+    dense = Preconditioned(hs.Hessian(problem), state).dense().double()
+    assert reading.preconditioned == pytest.approx(float(torch.linalg.eigvalsh(dense)[-1]), rel=0.02)
+    assert reading.edge == pytest.approx(state.edge)
+
+
+def _symmetric(size: int, seed: int, top: float = 10.0) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    a = torch.randn(size, size, generator=draw, dtype=torch.float64)
+    v = torch.randn(size, generator=draw, dtype=torch.float64)
+    v /= v.norm()
+    return (a + a.T) / (2 * math.sqrt(2 * size)) + top * torch.outer(v, v)
+
+
+def test_one_space_serves_the_matrix_and_the_pencil() -> None:
+    matrix = _symmetric(60, 0)
+    draw = torch.Generator().manual_seed(5)
+    scale = torch.rand(60, generator=draw, dtype=torch.float64) + 0.1
+    added = 0.3 * torch.rand(60, generator=draw, dtype=torch.float64)
+    found = track(Counted(hs.Dense(matrix)), None, Pencil(scale, added), tol=1e-6, most=60, rng=hs.Rng(0))
+    root = scale.sqrt()
+    truth = torch.linalg.eigvalsh(root[:, None] * (matrix + torch.diag(added)) * root)
+    assert found.plain.value == pytest.approx(float(torch.linalg.eigvalsh(matrix)[-1]), rel=1e-6)
+    assert found.other is not None
+    assert found.other.value == pytest.approx(float(truth[-1]), rel=1e-6)
+    w = root * (found.vector(found.other) / scale)
+    assert (
+        float((w / w.norm()) @ torch.linalg.eigh(root[:, None] * (matrix + torch.diag(added)) * root)[1][:, -1]) ** 2
+        > 0.99
+    )
+
+
+@pytest.mark.parametrize("pencil", [False, True])
+def test_errors_cover_the_truth_and_unconverged_readings_say_so(pencil: bool) -> None:
+    """A matrix that turns between readings, by little and by much; the space is never allowed to finish."""
+    covered, late, tol, start = [], 0, 0.002, None
+    scale = torch.linspace(0.5, 2.0, 80, dtype=torch.float64)
+    chosen = Pencil(scale, torch.zeros_like(scale)) if pencil else None
+    for number in range(40):
+        turn = 0.3 if number % 10 == 0 else 0.03
+        matrix = _symmetric(80, 0, 2.0) * (1 + 0.1 * number) + turn * 5 * _symmetric(80, number + 1, 2.0)
+        found = track(Counted(hs.Dense(matrix)), start, chosen, tol=tol, most=5, rng=hs.Rng(number))
+        start = found.next_start()
+        top = found.other if found.other is not None else found.plain
+        root = scale.sqrt()
+        seen = root[:, None] * matrix * root if pencil else matrix
+        truth = float(torch.linalg.eigvalsh(seen)[-1])
+        covered.append(abs(top.value - truth) <= top.error * (1 + 1e-9))
+        late += not top.within(tol)
+        assert found.products <= 5
+    assert np.mean(covered) >= 0.9
+    assert 0 < late < 40
+
+
+def test_trace_and_diagonal_share_are_unbiased_and_calibrated() -> None:
+    matrix = _symmetric(48, 3) + 0.5 * torch.diag(torch.linspace(0, 2, 48, dtype=torch.float64))
+    labels = torch.arange(48) // 16
+    op = Counted(hs.Dense(matrix))
+    basis = KrylovBasis(op)
+    basis.append(
+        torch.linalg.eigh(matrix)[1][:, -1:] + 0.05 * torch.randn(48, 1, generator=torch.Generator().manual_seed(0))
+    )
+    for _ in range(3):
+        basis.process(1)
+    found = [probe(basis, labels, 3, hs.Rng(seed)) for seed in range(200)]
+    same = labels[:, None] == labels
+    for numbers, truth in (
+        ([f.trace for f in found], float(matrix.trace())),
+        ([f.squares for f in found], float(matrix.square().sum())),
+        ([f.diagonal_squares for f in found], float(matrix[same].square().sum())),
+    ):
+        stderr = np.std(numbers) / math.sqrt(len(numbers))
+        assert abs(np.mean(numbers) - truth) <= 4 * stderr
+        assert stderr > 0
+    off = np.array([(f.trace - float(matrix.trace())) / f.trace_error for f in found])
+    assert 0.5 < off.std() < 1.1
+
+
+def test_a_share_needs_several_readings_before_it_has_an_error() -> None:
+    share = DiagonalShare()
+    for part in (0.5, 0.7):
+        share.add(Probed(0.0, 0.0, 1.0, part))
+        assert share.value() is None
+    share.add(Probed(0.0, 0.0, 1.0, 0.6))
+    value, error = share.value() or (0.0, 0.0)
+    assert value == pytest.approx(0.6)
+    assert error == pytest.approx(np.std([0.5, 0.7, 0.6], ddof=1) / math.sqrt(3))
+
+
+def test_a_direction_that_grew_unseen_is_found_when_readings_are_renewed(tmp_path: Path) -> None:
+    """Two networks side by side that never meet: the top vector of one says nothing of the other."""
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = network(0), network(1)
+            with torch.no_grad():
+                self.b[2].weight.mul_(0.01)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([self.a(x), self.b(x)], 1)
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        parts = [nn.functional.cross_entropy(outputs[:, i], targets, reduction="none") for i in (0, 1)]
+        return parts[0] + parts[1]
+
+    model = Pair()
+    with monitor_of(model, tmp_path, loss=loss, renew_every=5, slow_every=100) as monitor:
+        monitor.step(0)
+        with torch.no_grad():
+            model.b[2].weight.mul_(600.0)
+        readings = [monitor.step(step) for step in range(1, 7)]
+    problem = hs.Problem.of(model, loss, HELD_OUT)
+    truth = float(hs.eigenpairs(problem, 1).values[0])
+    assert readings[-1] is not None
+    assert readings[-1].sharpness == pytest.approx(truth, rel=0.02)
+
+
+def test_data_of_every_form(tmp_path: Path) -> None:
+    """A loader, a data set, batches in a list: the same numbers as tensors give."""
+    whole = torch.utils.data.TensorDataset(X, Y)
+    forms = ((X, Y), whole, torch.utils.data.DataLoader(whole, 40), [(X[:50], Y[:50]), (X[50:], Y[50:])])
+    found = []
+    for number, data in enumerate(forms):
+        with monitor_of(network(), tmp_path, out=tmp_path / f"{number}.jsonl", data=data, examples=60) as monitor:
+            reading = monitor.step(0)
+            assert reading is not None
+            assert monitor.run.settings["examples"] == 60
+            found.append((reading.loss, reading.sharpness))
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-5)
