@@ -8,10 +8,9 @@ from typing import Any
 from ..curvature.data import examples_in
 from ..errors import refuse
 from ..monitor.monitor import Monitor
-from .needed import package
+from .needed import base_of
 
-_lightning: Any = package("lightning.pytorch", "lightning")
-_Base: Any = _lightning.Callback
+_Base: Any = base_of("lightning.pytorch", "Callback", "lightning")
 
 
 class CurvatureCallback(_Base):  # type: ignore[misc]

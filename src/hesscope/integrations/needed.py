@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 from ..errors import refuse
 
 
-def package(name: str, extra: str) -> ModuleType:
-    """The package, imported."""
+def base_of(package: str, name: str, extra: str) -> Any:
+    """The class to derive from; where the package is missing, one that says so when it is made."""
     try:
-        return importlib.import_module(name)
+        return getattr(importlib.import_module(package), name)
     except ImportError as error:
+        reason = str(error)
+
+    class Missing:
+        def __init_subclass__(cls) -> None:
+            cls.__init__ = _refusing  # type: ignore[method-assign]
+
+    def _refusing(*_: Any, **__: Any) -> None:
         refuse(
-            f"this callback needs the package {name.partition('.')[0]}",
-            f"{error}",
+            f"this callback needs the package {package.partition('.')[0]}",
+            reason,
             f"Install it: pip install 'hesscope[{extra}]'.",
         )
+
+    return Missing

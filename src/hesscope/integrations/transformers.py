@@ -6,10 +6,9 @@ import os
 from typing import Any
 
 from ..monitor.monitor import Monitor
-from .needed import package
+from .needed import base_of
 
-_transformers: Any = package("transformers", "hf")
-_Base: Any = _transformers.TrainerCallback
+_Base: Any = base_of("transformers", "TrainerCallback", "hf")
 
 
 class CurvatureCallback(_Base):  # type: ignore[misc]
