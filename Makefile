@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-deep test-integrations api browser lint bench bench-against docs gallery clean
+.PHONY: demo test test-deep test-integrations test-wheel api browser lint bench bench-against docs gallery clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
@@ -17,6 +17,14 @@ test-deep: .venv/installed
 # Against the real packages of others (transformers, PEFT, Lightning, trackers), in an environment of their own.
 test-integrations: .venv-integrations/installed
 	.venv-integrations/bin/python -m pytest tests/integrations
+
+# The wheel as users get it: built, installed into a new environment, and run far from the checkout.
+test-wheel: .venv/installed
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/pip wheel -q --no-deps -w build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install -q -c constraints.txt build/wheel/hesscope-*.whl
+	cd build/wheel && venv/bin/hesscope doctor && venv/bin/hesscope demo --out demo && test -s demo/report.html
 
 # Writes down the public names and signatures; run after a change of them that is meant.
 api: .venv/installed

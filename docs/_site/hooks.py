@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ REFERENCE = (
     "closed_form", "rmt", "report", "zoo",
 )  # fmt: skip
 HOWTO = (
-    "your-model", "huggingface", "torchrun", "checkpoints", "per-layer", "monitor", "tables", "stability", "landscape", "bound", "reading-the-report",
+    "your-model", "huggingface", "torchrun", "checkpoints", "per-layer", "monitor", "tables", "stability", "landscape",
+    "theory-by-hand", "own-operators", "bound", "reading-the-report",
     "optimiser-blocks",
 )  # fmt: skip
 
@@ -49,6 +51,22 @@ def on_config(config: Any) -> Any:
         {"Decisions": pages("decisions")},
     ]
     return config
+
+
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.S)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw by themselves: the site fetches nothing."""
+
+    def convert(found: re.Match[str]) -> str:
+        from latex2mathml.converter import convert as to_mathml
+
+        text = unescape(found[2]).strip()
+        display = "block" if found[1] == "div" else "inline"
+        return str(to_mathml(text[2:-2].strip(), display=display))
+
+    return _FORMULA.sub(convert, html)
 
 
 def on_files(files: Any, config: Any) -> Any:

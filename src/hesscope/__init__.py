@@ -58,6 +58,7 @@ _HOMES = {
         "BlockDiagonal",
         "Counted",
         "Dense",
+        "FromFunction",
         "Identity",
         "Kronecker",
         "LinearOperator",
@@ -185,6 +186,7 @@ if TYPE_CHECKING:
     from .operators import BlockDiagonal as BlockDiagonal
     from .operators import Counted as Counted
     from .operators import Dense as Dense
+    from .operators import FromFunction as FromFunction
     from .operators import Identity as Identity
     from .operators import Kronecker as Kronecker
     from .operators import LinearOperator as LinearOperator

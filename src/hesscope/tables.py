@@ -117,7 +117,7 @@ class Tabular:
     def _image(self) -> str:
         try:
             figure = self._picture()
-        except ImportError:  # without matplotlib the table alone is shown
+        except HesscopeError:  # without matplotlib the table alone is shown
             return ""
         if figure is None:
             return ""

@@ -7,6 +7,7 @@ from .algebra import Transposed as Transposed
 from .base import LinearOperator as LinearOperator
 from .counted import Counted as Counted
 from .finite_difference import FiniteDifferenceHessian as FiniteDifferenceHessian
+from .functions import FromFunction as FromFunction
 from .given import HasOperator as HasOperator
 from .given import Matrix as Matrix
 from .given import as_operator as as_operator

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import refuse
 from .base import LinearOperator
+from .functions import from_scipy, is_scipy
 
 
 @runtime_checkable
@@ -27,6 +28,8 @@ def as_operator(given: Matrix) -> LinearOperator:
         return given
     if isinstance(given, HasOperator) and not isinstance(given, type):
         return given.as_operator()
+    if is_scipy(given):
+        return from_scipy(given)
     refuse("this needs an operator or a Problem", *_mix_up(given))
 
 

@@ -36,17 +36,27 @@ def figure_of_result(result: Any, **options: Any) -> Any:
     )
 
 
-def spectrum_figure(measured: Any, theory: Measure | None = None, name: str = "measured") -> Any:
+def spectrum_figure(measured: Any, theory: Any = None, name: str = "measured") -> Any:
     """Any measured spectrum (a density, eigenvalues as a measure or an array), and any law over it."""
     measure = measured if isinstance(measured, AtomicMeasure) else AtomicMeasure.of(measured)
+    theory = _law_of(theory)
     if theory is not None and not isinstance(theory, Measure):
         refuse(
             "theory must be a measure: a law of hesscope.rmt or an AtomicMeasure",
             type(theory).__name__,
-            "A model has its law as a member, for example rmt.GLM(...).law().",
+            "Pass the model, its law, or AtomicMeasure.of(eigenvalues).",
         )
     outliers = measure.outliers if isinstance(measure, SpectralDensity) else np.zeros(0)
     return figure_of([spectrum_panel(name, measure, outliers, theory)])
+
+
+def _law_of(theory: Any) -> Any:
+    """The law itself; of a model its `law`, of a closed form or a prediction its `measure`."""
+    for member in ("law", "measure"):
+        if not isinstance(theory, Measure | type(None)) and hasattr(theory, member):
+            found = getattr(theory, member)
+            return found() if callable(found) and not isinstance(found, Measure) else found
+    return theory
 
 
 def _analysis(a: Analysis) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from ..errors import HesscopeError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEASURED = "#1f3a5f"
 THEORY = "#d9631e"
@@ -23,6 +25,11 @@ def new_figure(
     rows: int = 1, columns: int = 1, width: float = 6.0, height: float = 3.8, **kwargs: Any
 ) -> tuple[Figure, Any]:
     """A figure of `rows` x `columns` panels, each `width` x `height` inches, and its axes (as `Figure.subplots` returns)."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise HesscopeError("figures need matplotlib; it is not installed. pip install hesscope[plots]") from error
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, **kwargs)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
-from ..measure import Array, AtomicMeasure, Measure
+from ..measure import Array, AtomicMeasure
 from ..result import Result
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SpectralDensity(AtomicMeasure, Result):
         known = np.isin(self.nodes, self.outliers)
         return {"eigenvalue": self.nodes, "weight": self.weights, "resolved": known.tolist()}
 
-    def plot(self, theory: Measure | None = None) -> Any:
+    def plot(self, theory: Any = None) -> Any:
         """The density with its error band, and a law over it where one is given."""
         return self._figure(theory=theory)
 
