@@ -14,6 +14,7 @@ NEEDED = {
     "test_lightning.py": ("lightning",),
     "test_trackers.py": ("tensorboard", "wandb", "mlflow", "trackio"),
     "test_transformers_trainer.py": ("transformers", "accelerate"),
+    "test_optimizers.py": ("transformers", "lightning"),
 }
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from ...curvature import Problem
+from ...plots.style import CYCLE, THEORY
 from ...rng import Rng
 from ...zoo.data import load
 from ...zoo.gpt import SmallGPT
@@ -18,6 +19,7 @@ from ...zoo.models import fully_connected, initialised_by, lenet5
 from ...zoo.presets import shakespeare
 
 NETWORKS = ("mlp", "lenet5", "gpt")
+INKS = tuple(ink for ink in CYCLE if ink != THEORY)  # one per optimiser; the edge keeps the colour of theory
 OPTIMIZERS: dict[str, Callable[[Any, float], optim.Optimizer]] = {
     "gd": lambda p, rate: optim.SGD(p, lr=rate),
     "momentum": lambda p, rate: optim.SGD(p, lr=rate, momentum=0.9),

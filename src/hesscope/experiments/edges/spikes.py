@@ -10,12 +10,12 @@ import numpy as np
 
 from ...curvature import Hessian
 from ...linalg import eigenpairs
-from ...plots.style import CYCLE, THEORY, new_figure
+from ...plots.style import THEORY, new_figure
 from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
 from ...step_stability import Preconditioned, binding, read_edge, read_optimizer
 from ...step_stability.reading import reading_of
-from ._runs import RATES, Run, checkpoints, task_of
+from ._runs import INKS, RATES, Run, checkpoints, task_of
 
 SOURCE = "docs/theory/stability.md"
 # A spike: within the steps after the checkpoint the loss is once this much above where it was, or not finite.
@@ -128,7 +128,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     """The share of continued runs that spike at each multiple, by optimiser; predicted against measured edges."""
     points, multiples = outcome.data["points"], np.asarray(outcome.data["multiples"])
     figure, (left, right) = new_figure(1, 2, width=4.6, height=3.4)
-    for optimizer, ink in zip(dict.fromkeys(p["optimizer"] for p in points), CYCLE, strict=False):
+    for optimizer, ink in zip(dict.fromkeys(p["optimizer"] for p in points), INKS, strict=False):
         chosen = [p for p in points if p["optimizer"] == optimizer]
         share = np.mean([_spikes(p) for p in chosen], axis=0)
         left.plot(multiples, 100 * share, "o-", color=ink, ms=4, label=f"{optimizer} ({len(chosen)})")
@@ -137,15 +137,13 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         )
     left.axvline(1.0, color=THEORY, ls="--", lw=1)
     left.set(xscale="log", xlabel="rate / predicted critical rate", ylabel="continued runs that spike, %")
-    left.set_xticks(multiples, [f"{m:.2g}" for m in multiples])
+    left.set_xticks(multiples, [f"{m:.3g}" for m in multiples])
     left.minorticks_off()
     left.legend(fontsize=8)
     ends = [1.0, 1.1 * max(max(1 / p["predicted"], 1 / p["measured"]) for p in points)]
     right.plot(ends, ends, color=THEORY, ls="--", lw=1)
     right.fill_between(ends, np.array(ends) / 1.1, np.array(ends) * 1.1, color=THEORY, alpha=0.12, lw=0)
-    right.set(
-        xscale="log", yscale="log", xlabel="predicted", ylabel="measured", title="edge without the binding layer / edge"
-    )
+    right.set(xlabel="predicted", ylabel="measured", title="edge without the binding layer / edge")
     left.set_title(f"{len(points)} checkpoints, continued {outcome.config['continued']} steps")
     return {"spikes": figure}
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...plots.style import CYCLE, THEORY, new_figure
+from ...plots.style import THEORY, new_figure
 from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
 from ...step_stability import read_edge
-from ._runs import RATES, Run, checkpoints, task_of
+from ._runs import INKS, RATES, Run, checkpoints, task_of
 
 SOURCE = "Cohen et al. 2021, 2022"
 
@@ -102,14 +102,14 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     figure, axes = new_figure(2, len(networks), width=4.2, height=2.6, squeeze=False)
     for column, network in enumerate(networks):
         above, below = axes[0][column], axes[1][column]
-        for (name, r), ink in zip([(n, r) for n, r in runs.items() if n.split()[0] == network], CYCLE, strict=False):
+        for (name, r), ink in zip([(n, r) for n, r in runs.items() if n.split()[0] == network], INKS, strict=False):
             above.errorbar(r["steps"], r["ratios"], r["errors"], fmt=".-", color=ink, lw=1, label=name.split()[1])
             below.plot(r["losses"], color=ink, lw=1)
         above.axhline(1.0, color=THEORY, lw=1, ls="--")
         above.set(title=network, yscale="log", ylabel="lr · λ / edge" if column == 0 else "")
         below.set(xlabel="step", yscale="log", ylabel="loss" if column == 0 else "")
         above.legend(fontsize=8)
-    figure.suptitle("Full-batch runs against the edge of their optimiser (dashed)", fontsize=11)
+    figure.suptitle("Full-batch runs and their edge (dashed)", fontsize=11)
     return {"training": figure}
 
 
