@@ -252,8 +252,10 @@ def is_whole(loss: Any) -> bool:
     return loss is _whole
 
 
-def check_own_loss(problem: Problem) -> None:
+def check_own_loss(problem: Problem, has_data: bool) -> None:
     """Refuse batches that nothing says how to average, and a number of items that is not theirs."""
+    if not problem.has_outputs and has_data:
+        _ = problem.divisible  # refuses a mean in the place of a sum
     if is_whole(problem.loss) and not problem.divisible and sum(1 for _ in problem.batches) > 1:
         refuse(
             "the model's own loss must be a mean over examples where there is more than one batch",

@@ -36,6 +36,7 @@ from .moving import new_tensors
 from .own_loss import OwnLoss, check_own_loss, is_whole
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
 from .settings import check_settings, need_float_type
+from .sharded_models import unsharded
 
 _BATCH_SIZE = 1024
 
@@ -109,6 +110,7 @@ class Problem:
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")
         check_settings(forward, freeze, distributed)
+        model = unsharded(model, distributed)
         size = _BATCH_SIZE if batch_size is None else checked_batch_size(batch_size)
         if not freeze:
             refuse_random_modules(model)
@@ -133,9 +135,7 @@ class Problem:
             agree_on_loss(problem._evaluation)
         if batch_size is not None or isinstance(data, Dataset):
             refuse_own_batches(problem, data, size)
-        if not problem.has_outputs and data is not None:
-            _ = problem.divisible  # refuses a mean in the place of a sum
-        check_own_loss(problem)
+        check_own_loss(problem, data is not None)
         return problem
 
     @property
