@@ -21,7 +21,7 @@ class GaussNewton(CurvatureOperator):
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
         need_problem(problem).need_outputs(f"the {type(self).__name__} matrix")
         super().__init__(problem, unchecked=unchecked)
-        self._engine = JacobianGraphs(problem)
+        self._engine = JacobianGraphs(problem, without_logits=True)
 
     def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
         return rows.curvature(image)

@@ -16,6 +16,7 @@ from ..faulty_modules import find_faulty_modules
 from ..problem import Problem
 from .backward import pull_back
 from .kept import KeptGraphs, copy_strips, in_turn
+from .output_head import output_head
 
 _COLUMNS = 16  # vectors at a time in a batched product
 
@@ -42,6 +43,11 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
         self.together: bool | None = None  # whether torch takes many vectors through this graph at once
 
     def trace(self, batch: Any) -> TracedGradient:
+        head = output_head(self.problem)
+        split = None if head is None else head.evaluate(batch, self.leaves)
+        if split is not None:
+            gradients = split.gradient(self.leaves, self.through_loss)
+            return TracedGradient(split.value, gradients)
         terms = self.problem.evaluate(batch, self.leaves)
         gradients = gradient_of(terms, self.leaves, create_graph=True, through_loss=self.through_loss)
         return TracedGradient(value_of(terms), gradients)

@@ -13,7 +13,9 @@ from ...space import ParameterSpace
 from ..losses.base import OutputLoss
 from ..problem import Problem
 from .backward import pull_back
+from .head_terms import HeadTerms
 from .kept import KeptGraphs, in_turn
+from .output_head import output_head
 
 # Row-wise linear maps between J and Jᵀ, for example the loss's curvature; given the rows and their global index.
 Middle = Callable[[OutputLoss, Tensor, int], Tensor]
@@ -21,36 +23,55 @@ Middle = Callable[[OutputLoss, Tensor, int], Tensor]
 
 @dataclass
 class _Linearised:
-    """One batch: outputs f(θ), and u ↦ Jᵀu as a graph in u, whose own backward is v ↦ J v."""
+    """One batch: outputs f(θ), and u ↦ Jᵀu as a graph in u, whose own backward is v ↦ J v.
+
+    With a `head` the outputs are the hidden states in front of the output layer, which is applied in closed form.
+    """
 
     value: float
-    rows: OutputLoss
+    rows: OutputLoss | None
     first_row: int
+    outputs: Tensor
     u: Tensor
     pullback: tuple[Tensor | None, ...]
+    head: HeadTerms | None = None
+
+    def bend(self, middle: Middle, image: Tensor) -> Tensor:
+        """The row-wise map between J and Jᵀ."""
+        assert self.rows is not None
+        return middle(self.rows, image, self.first_row)
 
 
 class JacobianGraphs(KeptGraphs[_Linearised]):
     """J of all rows, batch by batch. `J v` costs about as much as a forward pass, `Jᵀ u` as a backward pass."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, without_logits: bool = False) -> None:
         super().__init__(problem)
         self._kept: list[_Linearised] = []
         self._next_row = 0
+        self._without_logits = without_logits  # only `sandwich` is asked for
 
     def trace(self, batch: Any) -> _Linearised:
+        found = output_head(self.problem) if self._without_logits else None
+        head = None if found is None else found.evaluate(batch, self.leaves)
+        if head is not None:
+            value = sum(float(rows.value) for _, rows in head.chunks())
+            return _Linearised(value, None, self._next_row, head.x, *self._linearised(head.x), head)
         rows = self.problem.evaluate(batch, self.leaves)
         assert isinstance(rows, OutputLoss)
-        u = torch.zeros_like(rows.f, requires_grad=True)
+        return _Linearised(float(rows.value), rows, self._next_row, rows.f, *self._linearised(rows.f))
+
+    def _linearised(self, outputs: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        u = torch.zeros_like(outputs, requires_grad=True)
         wrt = list(self.leaves.values())
         pullback: tuple[Tensor | None, ...] = (None,) * len(wrt)
-        if rows.f.requires_grad:
-            pullback = torch.autograd.grad(rows.f, wrt, u, create_graph=True, allow_unused=True)
-        return _Linearised(float(rows.value), rows, self._next_row, u, pullback)
+        if outputs.requires_grad:
+            pullback = torch.autograd.grad(outputs, wrt, u, create_graph=True, allow_unused=True)
+        return u, pullback
 
     def hold(self, graph: _Linearised) -> None:
         self._kept.append(graph)
-        self._next_row += len(graph.rows.f)
+        self._next_row += len(graph.outputs)
 
     def forget(self) -> None:
         self._kept, self._next_row = [], 0
@@ -64,7 +85,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         try:
             for graph in self.rebuilt():
                 yield [graph]
-                self._next_row += len(graph.rows.f)
+                self._next_row += len(graph.outputs)
         finally:  # also where a product breaks off
             self._next_row = kept_rows
 
@@ -75,10 +96,37 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
             for vector, total in zip(in_turn(block), out, strict=True):
                 images = self._push(group, columns, vector)
                 cotangents = [
-                    middle(part.rows, image, part.first_row) for part, image in zip(group, images, strict=True)
+                    part.bend(middle, image)
+                    if part.head is None
+                    else self._through_head(part, part.head, image, columns, vector, rows, total, middle)
+                    for part, image in zip(group, images, strict=True)
                 ]
                 self._pull(group, rows, cotangents, total)
         return out
+
+    def _through_head(
+        self,
+        part: _Linearised,
+        head: HeadTerms,
+        image: Tensor,
+        columns: ParameterSpace,
+        vector: Tensor,
+        rows: ParameterSpace,
+        total: Tensor,
+        middle: Middle,
+    ) -> Tensor:
+        """What flows back into the hidden states; what flows into the output layer's own parameters is added to `total`."""
+        places, own = dict(columns.slices()), (head.weight, head.bias)
+        moves = [
+            vector[places[name]].view(t.shape).to(t.dtype) if t is not None and name in places else None
+            for name, t in zip(head.names, own, strict=True)
+        ]
+        found = head.sandwich(middle, part.first_row, image, *moves)
+        targets = dict(rows.slices())
+        for name, piece in zip(head.names, (found.weight, found.bias), strict=True):
+            if piece is not None and name in targets:
+                total[targets[name]] += piece.reshape(-1)
+        return found.x
 
     def push(self, columns: ParameterSpace, block: Tensor) -> Tensor:
         """J v for vectors as rows: `(k, n)` to `(k, R C)`."""
@@ -93,10 +141,10 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         start = 0
         for group in self._groups():
-            sizes = [part.rows.f.numel() for part in group]
+            sizes = [part.outputs.numel() for part in group]
             for vector, total in zip(block, out, strict=True):
                 parts = torch.split(vector[start : start + sum(sizes)], sizes)
-                shaped = [piece.reshape(part.rows.f.shape) for piece, part in zip(parts, group, strict=True)]
+                shaped = [piece.reshape(part.outputs.shape) for piece, part in zip(parts, group, strict=True)]
                 self._pull(group, rows, shaped, total)
             start += sum(sizes)
         return out
@@ -131,9 +179,9 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
 
     def _pull(self, group: list[_Linearised], rows: ParameterSpace, cotangents: list[Tensor], total: Tensor) -> None:
         live = [
-            (part.rows.f, u.to(part.rows.f.dtype))
+            (part.outputs, u.to(part.outputs.dtype))
             for part, u in zip(group, cotangents, strict=True)
-            if part.rows.f.requires_grad
+            if part.outputs.requires_grad
         ]
         if not live:
             return
