@@ -121,14 +121,14 @@ def assert_products(problem: hs.Problem) -> None:
 @pytest.mark.parametrize(("name", "memory"), [*((name, "1GB") for name in HEADS), ("own", 0), ("tied", 0)])
 def test_products_are_those_of_double_backward(name: str, memory: Any) -> None:
     problem = problem_of(HEADS[name], memory=memory)
-    assert output_head.output_head(problem) is not None
+    assert output_head.head_of(problem) is not None
     assert_products(problem)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_plain_output_layer_keeps_its_logits(name: str) -> None:
     problem = problem_of(OTHERS[name])
-    assert output_head.output_head(problem) is None
+    assert output_head.head_of(problem) is None
     if name in ("a number that is one", "mixed rows"):
         assert_products(problem)
 
@@ -136,19 +136,19 @@ def test_what_is_no_plain_output_layer_keeps_its_logits(name: str) -> None:
 @pytest.mark.parametrize("params", [["qkv*", "embed*"], "out*"])
 def test_some_parameters_only(params: Any) -> None:
     problem = problem_of(HEADS["own"], params=params)
-    assert output_head.output_head(problem) is not None
+    assert output_head.head_of(problem) is not None
     assert_products(problem)
 
 
 def test_soft_targets_and_numbers_keep_their_logits() -> None:
-    assert output_head.output_head(problem_of(HEADS["own"], loss={"label_smoothing": 0.1})) is None
+    assert output_head.head_of(problem_of(HEADS["own"], loss={"label_smoothing": 0.1})) is None
     tied = problem_of(HEADS["tied"])
     summed = hs.Problem.of(
         tied.model,
         lambda m, b: (F.cross_entropy(m(b[0]).flatten(0, 1), b[1].flatten(), reduction="sum"), 5),
         tied.batches,
     )
-    assert output_head.output_head(summed) is None
+    assert output_head.head_of(summed) is None
 
 
 def test_drawn_targets_are_the_same_in_every_product() -> None:

@@ -16,7 +16,7 @@ from ..faulty_modules import find_faulty_modules
 from ..problem import Problem
 from .backward import pull_back
 from .kept import KeptGraphs, copy_strips, in_turn
-from .output_head import output_head
+from .output_head import head_of
 
 _COLUMNS = 16  # vectors at a time in a batched product
 
@@ -43,7 +43,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
         self.together: bool | None = None  # whether torch takes many vectors through this graph at once
 
     def trace(self, batch: Any) -> TracedGradient:
-        head = output_head(self.problem)
+        head = head_of(self.problem)
         split = None if head is None else head.evaluate(batch, self.leaves)
         if split is not None:
             gradients = split.gradient(self.leaves, self.through_loss)

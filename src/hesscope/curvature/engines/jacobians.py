@@ -15,7 +15,7 @@ from ..problem import Problem
 from .backward import pull_back
 from .head_terms import HeadTerms
 from .kept import KeptGraphs, in_turn
-from .output_head import output_head
+from .output_head import head_of
 
 # Row-wise linear maps between J and Jᵀ, for example the loss's curvature; given the rows and their global index.
 Middle = Callable[[OutputLoss, Tensor, int], Tensor]
@@ -52,7 +52,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         self._without_logits = without_logits  # only `sandwich` is asked for
 
     def trace(self, batch: Any) -> _Linearised:
-        found = output_head(self.problem) if self._without_logits else None
+        found = head_of(self.problem) if self._without_logits else None
         head = None if found is None else found.evaluate(batch, self.leaves)
         if head is not None:
             value = sum(float(rows.value) for _, rows in head.chunks())

@@ -112,7 +112,7 @@ class OutputHead:
 _KNOWN: WeakKeyDictionary[Problem, OutputHead | None] = WeakKeyDictionary()
 
 
-def output_head(problem: Problem) -> OutputHead | None:
+def head_of(problem: Problem) -> OutputHead | None:
     """The head of a problem with many classes, found once and shown to be one; None where there is none."""
     if problem not in _KNOWN:
         _KNOWN[problem] = _find(problem) if problem.has_outputs else None
