@@ -306,3 +306,31 @@ def test_time_first_batches_with_as_many_times_as_examples() -> None:
     assert problem.loss_value() == pytest.approx(float(F.cross_entropy(model(x), y).detach()), rel=1e-12)
     with pytest.raises(InputError, match=r"data=\[\(inputs, targets\)\]"):
         hs.Problem.of(model, nn.CrossEntropyLoss(), (draw(4, 5, 3), y))
+
+
+class Spread(nn.Module):
+    """The variance of the outputs over a batch: neither a sum nor a mean of examples, though it calls itself a mean."""
+
+    reduction = "mean"
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.var(0).sum() + (outputs - targets).square().mean()
+
+
+def test_how_batches_of_a_coupled_loss_combine_is_said_or_asked() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2).double()
+    x, y = draw(20, 3).double(), draw(20, 2).double()
+    uneven = [(x[:12], y[:12]), (x[12:], y[12:])]
+    values = [float(Spread()(model(a), b).detach()) for a, b in uneven]
+    with pytest.raises(InputError, match=r"must have one size; got 2 batches of several sizes. Name reduction='mean'"):
+        hs.Problem.of(model, Spread(), uneven).loss_value()
+    named = hs.Problem.of(model, Spread(), uneven, reduction="mean")
+    assert named.loss_value() == pytest.approx((12 * values[0] + 8 * values[1]) / 20, rel=1e-12)
+    assert "weighted by their examples" in hs.trace(named).check
+    whole = hs.Problem.of(model, Spread(), (x, y))
+    assert whole.loss_value() == pytest.approx(float(Spread()(model(x), y).detach()), rel=1e-12)
+    assert "weighted" not in hs.trace(whole).check
+    even = [(x[:10], y[:10]), (x[10:], y[10:])]
+    mean = sum(float(Spread()(model(a), b).detach()) for a, b in even) / 2
+    assert hs.Problem.of(model, Spread(), even).loss_value() == pytest.approx(mean, rel=1e-12)

@@ -129,7 +129,10 @@ def predict(problem: Problem, parts: list[Decoupling], k: int) -> KroneckerPredi
     with suppress(HesscopeError):
         outputs = sum(d.output_hessian.shape[0] for d in parts)
         top = approximate_full_eigenpairs(problem, min(k, outputs)).values
-    return KroneckerPrediction(whole.nodes, whole.weights, top)
+    how = f"Kronecker factors of {len(parts)} layers" + (
+        "; the largest with inputs replaced by their means" * (top.size > 0)
+    )
+    return KroneckerPrediction(whole.nodes, whole.weights, top, parts[0].check, how)
 
 
 def _thin(values: Array, most: int = 2000) -> Array:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import refuse
 from .data import Batches, examples_in, in_batches, is_example_tuple
+from .losses.parsing import SeparableLoss
 from .processes import any_process
 
 if TYPE_CHECKING:
@@ -24,6 +26,33 @@ def cut_in_batches(problem: Problem, data: Any, batch_size: int) -> Problem:
     cut = problem._copy(batches=Batches(in_batches(batch, batch_size), float("inf"), True))
     cut.__dict__.update({name: problem.__dict__[name] for name in ("_few", "divisible")})
     return cut
+
+
+WEIGHTED = "a loss whose examples see each other, averaged over batches weighted by their examples"
+
+
+def combined(problem: Problem) -> str:
+    """How batches were combined where that is a choice, in words for results; else nothing."""
+    loss = problem.loss
+    several = isinstance(loss, SeparableLoss) and loss.coupled and not problem.batches.single
+    return WEIGHTED if several else ""
+
+
+def refuse_uneven_batches(problem: Problem, counts: Tensor) -> None:
+    """A mean over batches of several sizes, of a loss that is none over examples, must be asked for by name.
+
+    `counts`: how many batches there are, the sum of their sizes, and that of the squares.
+    """
+    loss = problem.loss
+    if not isinstance(loss, SeparableLoss) or not loss.coupled or loss.named:
+        return
+    batches, total, squares = counts.tolist()
+    if batches * squares > (1 + 1e-9) * total**2:
+        refuse(
+            "batches of a loss that is neither a sum nor a mean over its examples must have one size",
+            f"{batches:.0f} batches of several sizes",
+            "Name reduction='mean' (weighted by their examples) or reduction='sum', or drop the last, smaller batch.",
+        )
 
 
 def refuse_own_batches(problem: Problem, data: Any, batch_size: int) -> None:

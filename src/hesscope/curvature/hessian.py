@@ -13,6 +13,7 @@ from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
 from .content import content_of
+from .cutting import combined
 from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
@@ -55,10 +56,17 @@ class CurvatureOperator(OfProblem):
     @property
     def verified(self) -> str:
         """What is known of these products, for the record of results: by hs.check, or by the proof of the first one."""
+        how = [combined(self.problem)] if combined(self.problem) else []
         if self.problem.verdict is not None:
-            return str(self.problem.verdict)
-        found = "; ".join(str(proof) for proof in self.proofs())
+            return "; ".join([str(self.problem.verdict), *how])
+        found = "; ".join([*(str(proof) for proof in self.proofs()), *how])
         return f"UNCHECKED as asked for; {found}" if self.unchecked else found
+
+    def need_right(self) -> None:
+        """Refuse derivatives that are wrong, unless they were asked for as they are."""
+        if not self.unchecked:
+            for proof in self.proofs():
+                proof.need_right()
 
     @property
     def fingerprint(self) -> str:
@@ -85,9 +93,7 @@ class CurvatureOperator(OfProblem):
 
     def _scaled(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         scale = self.problem.scale  # first, as it refuses losses that are not finite
-        if not self.unchecked:
-            for proof in self.proofs():
-                proof.need_right()
+        self.need_right()
         sharded = self.problem.distributed
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
         with differentiable():

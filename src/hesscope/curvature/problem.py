@@ -18,7 +18,7 @@ from ..operators import LinearOperator
 from ..rng import Rng
 from ..space import ParameterSpace
 from .checkpoint_files import checkpoints_in
-from .cutting import cut_in_batches, refuse_own_batches
+from .cutting import cut_in_batches, refuse_own_batches, refuse_uneven_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, few_of, to_device
 from .default_forward import Forward
 from .determinism import refuse_random_modules
@@ -97,7 +97,8 @@ class Problem:
 
         `loss`: a torch loss module (its reduction, class weights, ignore_index and label smoothing are kept), a name
         ("cross_entropy", "mse", "squared_error", "huber", "bce"), any `loss(outputs, targets)` with one value for each
-        example (their mean; `reduction="sum"` for the sum) or with one number (and its `reduction` named), or
+        example (their mean; `reduction="sum"` for the sum) or with one number (and its `reduction` named; where examples
+        see each other, "mean" weights batches by their examples, and results say so), or
         `loss(model, batch) -> (sum, count)`. None is the loss that the model computes itself, from dict batches with
         labels, as Hugging Face models do: averaged over everything in all batches that has a label.
         `data`: `(inputs, targets)`, a Dataset, a DataLoader, an iterable of batches, or None when the loss needs none.
@@ -235,8 +236,10 @@ class Problem:
     def totals(self) -> tuple[float, float]:
         """(Σ sum, Σ count) over all data and all processes, by one pass without derivatives."""
         with differentiable():
-            total = torch.tensor(self.batch_values, dtype=torch.float64).reshape(-1, 2).sum(0)
-            total = self.all_sum(total)
+            each = torch.tensor(self.batch_values, dtype=torch.float64).reshape(-1, 2)
+            sizes = torch.stack([torch.ones(len(each)), each[:, 1], each[:, 1] ** 2])
+            total = self.all_sum(torch.cat([each.sum(0), sizes.sum(1)]))
+        refuse_uneven_batches(self, total[2:])
         if not float(total[1]) > 0:
             refuse(
                 "the data must count for something",

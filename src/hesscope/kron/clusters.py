@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from ..curvature import Problem
@@ -14,6 +16,7 @@ from .chunk_run import ChunkRun
 from .chunks import ChunkedData
 from .curvature_choice import layer_curvature
 from .grams import GramSum
+from .layer_proof import factors_proven
 
 
 @differentiable()
@@ -24,6 +27,7 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
     """
     need_one_process(problem, "logit gradients").need_outputs("logit gradients")
     how = layer_curvature(problem, layer, "gauss_newton")
+    check = factors_proven(problem, [how])
     data = ChunkedData(problem, [how])
     sums: _Sums | None = None
     for chunk in data.chunks():
@@ -35,7 +39,7 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
             refuse("logit gradients need one label per example", f"{layer!r} over tokens", "Use a classifier.")
         sums.add(run)
     assert sums is not None
-    return sums.finish(layer)
+    return replace(sums.finish(layer), check=check)
 
 
 class _Sums:

@@ -39,7 +39,7 @@ def compare(d: Decoupling, k: int, tol: float) -> KroneckerComparison:
         fro_stderr,
         true.vectors,
         vectors,
-        str(d.problem.verdict or "unchecked"),
+        true.check,
     )
 
 
@@ -62,6 +62,7 @@ def kronecker_errors(d: Decoupling) -> KroneckerErrors:
         np.array([f[0] for f in fro]),
         np.array([f[1] for f in fro]),
         best.residual,
+        op.verified,
     )
 
 

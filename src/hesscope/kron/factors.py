@@ -19,6 +19,7 @@ from ..tables import Tabular, plain
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature, matrix_layers
 from .directions import Directions
 from .layer_operator import LayerHessian
+from .layer_proof import factors_proven
 from .moments import Moments, gather_moments
 from .nearest import NearestKronecker, nearest_kronecker
 from .subspaces import top_of_kronecker
@@ -47,6 +48,7 @@ class Decoupling(Tabular):
     problem: Problem
     _how: LayerCurvature
     _moments: Moments
+    check: str = "unchecked"
 
     def table(self) -> dict[str, Any]:
         """The eigenvalues of both factors, largest first; what is not there is left empty."""
@@ -208,6 +210,7 @@ def decouple_layers(
                 f"{how.layer.name!r}, a convolution with {how.layer.groups} groups",
                 "hs.layer_hessian is exact for it.",
             )
+    check = factors_proven(problem, chosen)
     found = gather_moments(problem, chosen, resume, Rng.of(rng))
     return {
         how.layer.name: Decoupling(
@@ -220,6 +223,7 @@ def decouple_layers(
             problem,
             how,
             moments,
+            check,
         )
         for how, moments in zip(chosen, found, strict=True)
     }

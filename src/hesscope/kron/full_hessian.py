@@ -15,8 +15,9 @@ from ..layers import LayerFacts
 from ..results.kronecker import FullApproximation
 from .chunks import ChunkedData
 from .columns import unit_weights
-from .curvature_choice import layer_curvature, matrix_layers
+from .curvature_choice import LayerCurvature, layer_curvature, matrix_layers
 from .grams import GramSum
+from .layer_proof import factors_proven
 from .subspaces import check_k
 
 
@@ -38,7 +39,9 @@ def approximate_full_eigenpairs(
     layers = [layer for layer in matrix_layers(problem) if layer.weight in problem.parameters]
     size = sum(layer.outputs for layer in layers)
     check_k(k, size)
-    hessian, means = _outputs_and_means(problem, layers)
+    chosen = [layer_curvature(problem, layer.name, "gauss_newton") for layer in layers]
+    check = factors_proven(problem, chosen)
+    hessian, means = _outputs_and_means(problem, chosen)
     extended = [_extended(problem, layer, mean) for layer, mean in zip(layers, means, strict=True)]
     norms = torch.stack([torch.linalg.vector_norm(e) for e in extended])
     per_output = torch.cat([norm.expand(layer.outputs) for norm, layer in zip(norms, layers, strict=True)])
@@ -52,14 +55,13 @@ def approximate_full_eigenpairs(
     vectors = _lift(problem, layers, extended, coefficients)
     if form == "printed":
         vectors = torch.linalg.qr(vectors)[0]
-    return FullApproximation(
-        values.numpy(), vectors, tuple(layer.name for layer in layers), hessian, norms.numpy(), form
-    )
+    names = tuple(layer.name for layer in layers)
+    return FullApproximation(values.numpy(), vectors, names, hessian, norms.numpy(), form, check)
 
 
-def _outputs_and_means(problem: Problem, layers: list[LayerFacts]) -> tuple[Tensor, list[Tensor]]:
+def _outputs_and_means(problem: Problem, chosen: list[LayerCurvature]) -> tuple[Tensor, list[Tensor]]:
     """E[M] over all outputs at once, and E[x] of every layer."""
-    chosen = [layer_curvature(problem, layer.name, "gauss_newton") for layer in layers]
+    layers = [how.layer for how in chosen]
     if any(how.flat for how in chosen):
         refuse(
             "all layers must see the same examples one by one",

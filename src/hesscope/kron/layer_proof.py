@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,6 +19,7 @@ from ..rng import Rng
 from .curvature_choice import LayerCurvature
 
 _KNOWN: WeakKeyDictionary[Problem, dict[tuple[str, bool, bool], str]] = WeakKeyDictionary()
+_BY_DOUBLE_BACKWARD = "gradients and second derivatives from layer inputs equal double backward on a few examples"
 
 
 def proven(problem: Problem, how: LayerCurvature, on_probe: Callable[[], LinearOperator]) -> str:
@@ -34,10 +35,7 @@ def proven(problem: Problem, how: LayerCurvature, on_probe: Callable[[], LinearO
 
 
 def _prove(problem: Problem, how: LayerCurvature, op: LinearOperator) -> str:
-    weight = how.layer.weight
-    block = problem.only((weight,)) if weight in problem.parameters else problem
-    derivatives = prove_jacobian(block) if how.gauss_newton else prove_hessian(block)
-    derivatives.need_right()
+    derivatives = _derivatives(problem, how)
     v = torch.randn(op.shape[1], 1, generator=Rng(0).child("kron", "proof").torch(), dtype=torch.float64)
     v = v.to(op.device, op.dtype)
     ours = op.apply(v)[:, 0]
@@ -51,6 +49,33 @@ def _prove(problem: Problem, how: LayerCurvature, op: LinearOperator) -> str:
             "Use hs.Hessian(problem).block(...) for it.",
         )
     return f"layer products equal double backward on a few examples; {derivatives}"
+
+
+def _derivatives(problem: Problem, how: LayerCurvature) -> str:
+    """What is known of torch's derivatives in this layer; refuses wrong ones.
+
+    Factors that are called exact are so by double backward, which said that nothing curves behind the layer.
+    """
+    weight = how.layer.weight
+    block = problem.only((weight,)) if weight in problem.parameters else problem
+    proofs = [prove_jacobian(block)] if how.gauss_newton else []
+    proofs += [prove_hessian(block)] if how.exact else []
+    for proof in proofs:
+        proof.need_right()
+    return "; ".join(str(proof) for proof in proofs)
+
+
+def factors_proven(problem: Problem, layers: Sequence[LayerCurvature]) -> str:
+    """What was verified of inputs and output Hessians of these layers; refuses wrong derivatives.
+
+    Of the whole problem where its derivatives are right, which is known already in most cases; else layer by layer.
+    """
+    proofs = [prove_hessian(problem)] if any(how.exact for how in layers) else []
+    proofs += [prove_jacobian(problem)] if any(how.gauss_newton for how in layers) else []
+    if not all(proof.right for proof in proofs):
+        for how in layers:
+            _derivatives(problem, how)
+    return "; ".join([_BY_DOUBLE_BACKWARD, *(str(proof) for proof in proofs if proof.right)])
 
 
 def plain_product(problem: Problem, how: LayerCurvature, v: Tensor) -> tuple[Tensor, float]:

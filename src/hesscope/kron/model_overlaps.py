@@ -50,6 +50,7 @@ def model_overlap(problems: Sequence[Problem], layer: str, *, k: int = 50, tol: 
         np.stack([nested_overlaps(guesses[i], guesses[j]) for i, j in pairs]),
         all(r == m for r in reach),
         reach,
+        "; ".join(dict.fromkeys(d.exact.verified for d in decoupled)),
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.derivative_proof import prove_hessian, prove_jacobian
 from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
@@ -50,7 +51,14 @@ def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigens
     length = torch.linalg.vector_norm(ones)
     rest = product if length == 0 else product - torch.outer(product @ ones, ones) / length**2
     printed = torch.linalg.svd(rest, full_matrices=False)[2][:space].T
-    return PredictedEigenspace(layer, basis.contiguous(), printed.contiguous(), tuple(slopes), corrected)
+    bases = basis.contiguous(), printed.contiguous()
+    return PredictedEigenspace(layer, *bases, tuple(slopes), corrected, _check(problem))
+
+
+def _check(problem: Problem) -> str:
+    proof = prove_jacobian(problem) if problem.has_outputs else prove_hessian(problem)
+    proof.need_right()
+    return str(proof)
 
 
 def _mean_slopes(problem: Problem, chain: list[LayerFacts]) -> list[Tensor]:

@@ -42,6 +42,8 @@ def known_trace(
     if not problem.has_outputs or op.rows != problem.space:
         return None
     facts = facts_of(problem)
+    if facts.exact:
+        op.need_right()  # what is known of layers is known by double backward
     parts = _Parts(op, facts, with_functional)
     if not parts.covered:
         return None
@@ -79,6 +81,8 @@ def known_diagonal(op: CurvatureOperator, max_products: int | None, with_functio
     if not problem.has_outputs or op.rows != problem.space:
         return None
     parts = _Parts(op, facts_of(problem), with_functional)
+    if parts.covered:
+        op.need_right()
     if parts.rest or parts.curved or not parts.exact_columns:
         return None
     if max_products is not None and not parts.columns_fit(max_products):

@@ -119,6 +119,7 @@ class HeatMap(Result):
     size: int
     reduce: str
     check: str = "unchecked"
+    method: str = ""
 
     def _picture(self) -> Any:
         return self.plot()
@@ -134,6 +135,7 @@ class BlockSpectra(Result):
     weights: tuple[Array, ...]
     exact: tuple[bool, ...]
     check: str = "unchecked"
+    method: str = ""
 
     def table(self) -> dict[str, Any]:
         return {
@@ -167,6 +169,8 @@ class CirculantScore(Result):
     cross: float  # ‖H_wv‖
     hidden: float  # ‖H_ww‖
     output: float  # ‖H_vv‖
+    check: str = "unchecked"
+    method: str = ""
 
     @property
     def score(self) -> float:
@@ -193,6 +197,7 @@ class OutputNorms(Result):
     pair_norms: Array
     rows: int
     check: str = "unchecked"
+    method: str = ""
 
     def table(self) -> dict[str, Any]:
         classes = list(range(self.diagonal.size))

@@ -71,6 +71,7 @@ class KroneckerErrors(Result):
     frobenius: Array
     frobenius_stderr: Array
     nearest_residual: float
+    check: str = "unchecked"
 
     def table(self) -> dict[str, Any]:
         return {
@@ -94,6 +95,7 @@ class KroneckerPrediction(Result):
     weights: Array
     largest: Array
     check: str = "unchecked"
+    method: str = ""
 
     def measure(self) -> AtomicMeasure:
         return AtomicMeasure(self.nodes, self.weights)
@@ -112,6 +114,7 @@ class FullApproximation(Result):
     output_hessian: Tensor
     input_norms: Array
     form: str
+    check: str = "unchecked"
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +130,7 @@ class PredictedEigenspace(Result):
     printed: Tensor
     frequencies: tuple[Tensor, ...]
     logit_map: Tensor  # S_π, (c, m)
+    check: str = "unchecked"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +153,7 @@ class ModelOverlap(Result):
     factors: Array
     premise: bool
     reach: tuple[int, ...]
+    check: str = "unchecked"
 
     @property
     def mean(self) -> Array:
@@ -174,6 +179,7 @@ class LogitGradients(Result):
     delta: Tensor
     share: Array
     output_hessian: Tensor
+    check: str = "unchecked"
 
     def explained(self) -> float:
         """The share of tr E[M] that the class means carry."""

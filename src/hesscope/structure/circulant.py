@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from ..curvature import Problem
@@ -42,6 +43,7 @@ def circulant_score(problem: Problem) -> CirculantScore:
             square = block.view(-1, layer.outputs, layer.width).square_().sum((0, 1), dtype=torch.float64)
             total += float(square.sum())
             stripes += float(square[rows.first + k])
-    norms = block_norms(problem, "layer").norms
-    share = stripes / total if total > 0 else 0.0
-    return CirculantScore(share, 1 / layer.width, total**0.5 * problem.scale, float(norms[0, 0]), float(norms[1, 1]))
+    found = block_norms(problem, "layer")
+    share, (hidden, output) = stripes / total if total > 0 else 0.0, map(float, np.diagonal(found.norms))
+    cross = total**0.5 * problem.scale
+    return CirculantScore(share, 1 / layer.width, cross, hidden, output, found.check, found.method)

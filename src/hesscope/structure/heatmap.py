@@ -52,7 +52,8 @@ def heat_map(
         image /= np.outer(share, share)
     tensors = [] if source.problem is None else list(source.problem.space.slices())
     bounds = [place.start * side / n for _, place in tensors]
-    return HeatMap(image, np.array(bounds), tuple(name for name, _ in tensors), n, reduce)
+    names = tuple(name for name, _ in tensors)
+    return HeatMap(image, np.array(bounds), names, n, reduce, source.verified(), stream.how)
 
 
 def _grouped(join: np.ufunc, values: NDArray[Any], groups: NDArray[np.int64], side: int) -> Array:

@@ -129,8 +129,7 @@ def _in_words(stream: Stream, probes: int, shared: bool) -> str:
         return f"{probes} random gradients, shared by all blocks"
     if probes:
         return f"{probes} random probes per block where structure does not give it"
-    parts = ["layer structure"] if stream.layers else []
-    return " + ".join([*parts, *(["one product per parameter"] if stream.unstructured else [])])
+    return stream.how
 
 
 def norm_products(

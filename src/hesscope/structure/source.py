@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from ..curvature import Fisher, GaussNewton, Hessian, Problem
+from ..curvature import CurvatureOperator, Fisher, GaussNewton, Hessian, Problem
 from ..errors import refuse
 from ..operators import LinearOperator
 from ..partition import Grouping, Partition, as_partition
@@ -39,6 +39,12 @@ class MatrixSource:
             return self.operator
         assert self.problem is not None
         return Hessian(self.problem, method="batched") if self.name == "hessian" else GaussNewton(self.problem)
+
+    def need_right(self) -> None:
+        """Refuse derivatives that are wrong."""
+        operator = self.products()
+        if isinstance(operator, CurvatureOperator):
+            operator.need_right()
 
     def verified(self) -> str:
         """What is known of this matrix, for the record of results."""
@@ -87,7 +93,7 @@ def source_of(given: Problem | LinearOperator, matrix: MatrixName | None = None)
         refuse("matrix= goes with a problem", f"matrix={matrix!r} and {given!r}", "Leave matrix out.")
     if not given.symmetric or given.shape[0] != given.shape[1]:
         refuse("blocks need a square, symmetric operator", f"{given!r}", "Symmetrise it as 0.5 * (A + A.T).")
-    whole = isinstance(given, Hessian | GaussNewton) and given.rows == given.problem.space
+    whole = isinstance(given, Hessian | GaussNewton) and given.rows == given.problem.space and not given.unchecked
     if whole and type(given) is Hessian:
         return MatrixSource("hessian", given.problem, None)
     if whole and (type(given) is GaussNewton or (isinstance(given, Fisher) and given.kind == "exact")):

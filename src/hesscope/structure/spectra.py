@@ -62,7 +62,14 @@ def block_spectra(
         nodes.append(measure.nodes)
         weights.append(measure.weights)
         exact.append(small)
-    return BlockSpectra(chosen.names, chosen.layers, tuple(nodes), tuple(weights), tuple(exact))
+    ways = {
+        "layer structure": len(blocks),
+        "one product per parameter": sum(exact) - len(blocks),
+        "Lanczos quadrature": chosen.count - sum(exact),
+    }
+    how = " + ".join(f"{way} ({count} blocks)" for way, count in ways.items() if count)
+    found = tuple(nodes), tuple(weights), tuple(exact)
+    return BlockSpectra(chosen.names, chosen.layers, *found, source.verified(), how)
 
 
 class Restricted(Derived):

@@ -34,6 +34,8 @@ class Stream:
     def __init__(self, source: MatrixSource, structured: bool = True) -> None:
         self.source, self.products = source, 0
         known = structured and source.operator is None and source.problem is not None
+        if known:
+            source.need_right()  # structure proves itself by double backward, which must be right itself
         self.structure = Structure.of(source.problem) if known and source.problem is not None else None
         self.order = torch.arange(source.size) if self.structure is None else self.structure.positions()
 
@@ -58,6 +60,12 @@ class Stream:
         """How many outputs of structured layers cost a product each."""
         known = self.structure is not None and self.structure.has_output
         return sum(layer.outputs for layer in (self.layers[:-1] if known else self.layers))
+
+    @property
+    def how(self) -> str:
+        """In words, for results."""
+        parts = ["layer structure"] if self.layers else []
+        return " + ".join([*parts, *(["one product per parameter"] if self.unstructured else [])])
 
     @property
     def natural(self) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..arguments import is_count, need_count
-from ..curvature import Problem
+from ..curvature import Hessian, Problem
 from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
@@ -62,6 +62,8 @@ def output_block_norms(
         wanted.numpy(),
         (chosen_squares.sqrt() * scale).numpy(),
         len(x),
+        f"the outputs of {chosen.name!r} are those that the loss is given, in every batch; {Hessian(problem).verified}",
+        "layer structure: inputs of the layer and the loss's own curvature",
     )
 
 

@@ -51,6 +51,16 @@ class SeparableLoss:
             )
 
     @property
+    def coupled(self) -> bool:
+        """Whether a batch's value is no sum or mean over examples, so that there are several means over batches."""
+        return self.reduction is not None and self.reduction.coupled
+
+    @property
+    def named(self) -> bool:
+        """Whether the user said how batches combine."""
+        return self._named is not None
+
+    @property
     def mean(self) -> bool:
         """Whether sums over batches are divided by what the loss counts."""
         if self._closed_form is not None:
@@ -124,7 +134,7 @@ def parse(loss: Any, reduction: str | None = None) -> SeparableLoss | Callable[.
     if isinstance(loss, SeparableLoss):
         return loss
     if isinstance(loss, nn.Module) or (callable(loss) and reduction is not None):
-        if reduction is not None and getattr(loss, "reduction", None) == reduction:
+        if getattr(loss, "reduction", None) == reduction and closed_form_of(loss) is not None:
             reduction = None  # said twice
         return SeparableLoss(loss, reduction)
     if isinstance(loss, type):

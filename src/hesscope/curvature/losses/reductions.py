@@ -22,11 +22,12 @@ class Reduction:
     """How a loss of (outputs, targets) combines over batches.
 
     "sum": values add up. "counted": the module sums with reduction="sum", and its mean divides by what the two tell.
-    "examples": a mean over examples. "per example": one value each.
+    "examples": a mean over examples. "per example": one value each. `coupled`: a mean by name alone, since over a batch
+    it is neither the sum nor the mean of its parts: examples see each other in it.
     """
 
-    def __init__(self, kind: ReductionKind, mean: bool) -> None:
-        self.kind, self.mean = kind, mean
+    def __init__(self, kind: ReductionKind, mean: bool, coupled: bool = False) -> None:
+        self.kind, self.mean, self.coupled = kind, mean, coupled
 
     def terms(self, loss: Function, outputs: Tensor, targets: Any, traced: bool) -> AutogradLoss:
         """The loss of one batch as a sum over it, and what a mean divides by."""
@@ -97,7 +98,8 @@ def _of_number(loss: Function, z: Tensor, t: Any, claimed: str | None, named: st
         if named == "sum":
             refuse("a loss named a sum must be one", "a mean: over a batch it is the mean of its parts", _NAMED)
         return Reduction("examples", True), True
-    return _unproven(claimed), True  # examples see each other: the batches are the user's
+    by_name = _unproven(claimed)  # examples see each other: the batches are the user's
+    return Reduction(by_name.kind, by_name.mean, coupled=by_name.mean), True
 
 
 _NAMED = "Name the reduction it has."
