@@ -133,7 +133,7 @@ def as_partition(partition: Partition | Grouping, problem: Problem) -> Partition
 def _neuron_axis(model: nn.Module, name: str, axes: int) -> int | None:
     """Which axis of a tensor counts neurons, channels or tokens; a number that a layer also holds has none."""
     path, _, local = name.rpartition(".")
-    axis = neuron_axis(model.get_submodule(path), local)
+    axis = neuron_axis(dict(model.named_modules(remove_duplicate=False))[path], local)
     return axis if axis is not None and axis < axes else None
 
 

@@ -338,3 +338,28 @@ def test_a_wrong_product_is_refused_before_the_first_one(monkeypatch: pytest.Mon
     op = layer_hessian(problem, "0")
     assert torch.allclose(op.dense(), truth(model, model[0].weight, lambda: F.cross_entropy(model(x), y)))
     assert "equal double backward" in op.verified
+
+
+@pytest.mark.parametrize("middle", [nn.ReLU(), nn.Tanh()])
+def test_layers_of_bfloat16_models_have_products_in_float32(middle: nn.Module) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), middle, nn.Linear(5, 3)).bfloat16()
+    x, y = torch.randn(9, 4).bfloat16(), torch.arange(9) % 3
+    narrow = hs.layer_hessian(hs.Problem.of(model, nn.CrossEntropyLoss(), (x, y)), "0").dense()
+    wide = hs.layer_hessian(hs.Problem.of(model.double(), nn.CrossEntropyLoss(), (x.double(), y)), "0").dense()
+    assert narrow.dtype == torch.float32
+    assert float((narrow.double() - wide).abs().max()) <= 0.03 * float(wide.abs().max())
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_traced_and_scripted_modules_have_blocks_and_no_layers() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    x, y = torch.randn(9, 4).double(), torch.arange(9) % 3
+    plain = hs.block_norms(hs.Problem.of(model, nn.CrossEntropyLoss(), (x, y)), "layer").norms
+    for other in (torch.jit.trace(model, x), torch.jit.script(model)):
+        problem = hs.Problem.of(other, nn.CrossEntropyLoss(), (x, y))
+        torch.testing.assert_close(torch.as_tensor(hs.block_norms(problem, "layer").norms), torch.as_tensor(plain))
+        assert hs.block_norms(problem, "neuron").exact
+        with pytest.raises(HesscopeError, match="layer"):
+            hs.layer_hessian(problem, "0")

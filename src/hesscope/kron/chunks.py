@@ -119,11 +119,13 @@ class ChunkedData:
     def _layer_chunk(
         self, run: ChunkRun, index: int, owners: list[Tensor] | None, columns: Sequence[Tensor]
     ) -> LayerChunk:
-        x, weight = run.patches(index), unit_weights(run, index, None if owners is None else owners[index])
+        # A bfloat16 model's products are in float32.
+        x, dtype = run.patches(index).to(self.problem.dtype), self.problem.dtype
+        weight = unit_weights(run, index, None if owners is None else owners[index])
         if not self.layers[index].gauss_newton:
-            return LayerChunk(x, weight, None, run.second_derivative(index))
+            return LayerChunk(x, weight, None, run.second_derivative(index).to(dtype))
         none = x.new_zeros(0, *run.shape(index))
-        return LayerChunk(x, weight, torch.stack(list(columns)) if columns else none, None)
+        return LayerChunk(x, weight, torch.stack(list(columns)).to(dtype) if columns else none, None)
 
     def _bytes_per_example(self, batch: Any) -> float:
         run = self.run(first_examples(batch, 1))

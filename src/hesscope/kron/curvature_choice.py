@@ -133,12 +133,12 @@ def _refuse_missing(problem: Problem, facts: ProblemFacts, name: str) -> NoRetur
     here = f"Layers here: {_shown([layer.name for layer in facts.layers.values() if layer.multiplies])}."
     modules = dict(problem.model.named_modules(remove_duplicate=False))
     module = modules.get(name)
-    own = None if module is None else module._parameters.get("weight")
+    own = None if module is None else dict(module.named_parameters(recurse=False)).get("weight")
     weight = f"{name}.weight".lstrip(".")
     tied = [
         f"{path}.{local}".lstrip(".")
         for path, other in modules.items()
-        for local, parameter in other._parameters.items()
+        for local, parameter in other.named_parameters(recurse=False)
         if own is not None and parameter is own and other is not module
     ]
     reason = next((facts.reasons[key] for key in (weight, f"{name}_weight", name) if key in facts.reasons), "")
