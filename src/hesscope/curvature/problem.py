@@ -97,9 +97,8 @@ class Problem:
 
         `loss`: a torch loss module (its reduction, class weights, ignore_index and label smoothing are kept), a name
         ("cross_entropy", "mse", "squared_error", "huber", "bce"), any `loss(outputs, targets)` with one value for each
-        example (their mean; `reduction="sum"` for the sum) or with one number (and its `reduction` named; where examples
-        see each other, "mean" weights batches by their examples, and results say so), or
-        `loss(model, batch) -> (sum, count)`. None is the loss that the model computes itself, from dict batches with
+        example (their mean; `reduction="sum"` for the sum) or with one number (and its `reduction` named; "mean"
+        weights batches by examples), or `loss(model, batch) -> (sum, count)`. None is the loss that the model computes itself, from dict batches with
         labels, as Hugging Face models do: averaged over everything in all batches that has a label.
         `data`: `(inputs, targets)`, a Dataset, a DataLoader, an iterable of batches, or None when the loss needs none.
         Tensors of more than `batch_size` (1024) examples are cut in batches, where examples do not see each other.
@@ -237,9 +236,8 @@ class Problem:
         """(Σ sum, Σ count) over all data and all processes, by one pass without derivatives."""
         with differentiable():
             each = torch.tensor(self.batch_values, dtype=torch.float64).reshape(-1, 2)
-            sizes = torch.stack([torch.ones(len(each)), each[:, 1], each[:, 1] ** 2])
-            total = self.all_sum(torch.cat([each.sum(0), sizes.sum(1)]))
-        refuse_uneven_batches(self, total[2:])
+            total = self.all_sum(torch.cat([each, torch.ones_like(each), each**2], 1).sum(0))
+        refuse_uneven_batches(self, total[[3, 1, 5]])
         if not float(total[1]) > 0:
             refuse(
                 "the data must count for something",
