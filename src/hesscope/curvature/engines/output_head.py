@@ -17,6 +17,7 @@ from ..losses.base import OutputLoss
 from ..losses.softmax import SoftmaxLoss
 from ..problem import Problem, ScalarLoss
 from .head_terms import HeadTerms
+from .memory import is_out_of_memory
 
 LEAST_CLASSES = 1024  # below, logits are no burden
 _TRANSPOSES = (Tensor.T.__get__, Tensor.mT.__get__, Tensor.t, torch.t)  # type: ignore[attr-defined]
@@ -27,6 +28,7 @@ _ARRANGING = (
     *("Transpose", "Permute"),
 )
 _DIGITS = {torch.float64: 1e-10, torch.float32: 1e-4}
+_MOST_ROWS = 2**24  # whole numbers that float32 holds
 
 
 @dataclass
@@ -94,14 +96,20 @@ class OutputHead:
         """One batch without its logits; None where it is not seen as it was when it was tried."""
         every = {**dict(self.problem.model.named_parameters()), **leaves}
         seen = _Linears(every, self.weight)
-        with seen:
-            terms = self.problem.evaluate(batch, leaves)
+        try:
+            with seen:
+                terms = self.problem.evaluate(batch, leaves)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            return None  # code that looks at the values of logits; what else is wrong shows without a head too
         calls = [call for call in seen.calls if call.weight == self.weight]
         if len(calls) != 1 or not isinstance(terms, SoftmaxLoss) or terms.labels is None or not len(terms.f):
             return None
         rows = _row_numbers(terms.f)
         x = calls[0].x.reshape(-1, calls[0].x.shape[-1])
-        if rows is None or x.dtype != every[self.weight].dtype or int(rows.max()) >= len(x):
+        plain = x.dtype in _DIGITS and x.dtype == every[self.weight].dtype and len(x) <= _MOST_ROWS
+        if rows is None or not plain or int(rows.max()) >= len(x):
             return None
         x = x if len(rows) == len(x) and bool((rows == torch.arange(len(x), device=x.device)).all()) else x[rows]
         bias = None if calls[0].bias is None else every[calls[0].bias]
@@ -138,7 +146,15 @@ def _find(problem: Problem) -> OutputHead | None:
             return None
         found = OutputHead(problem, last[-1].weight)
         ours = found.evaluate(few, leaves)
-        return found if ours is not None and _same_logits(ours, terms) else None
+        if ours is None or not _same_logits(ours, terms):
+            return None
+        try:
+            ours.gradient(leaves, through_loss=True)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            return None  # a layer inside of what runs again in the backward pass is not itself there
+        return found
 
 
 def _only_arranged(terms: OutputLoss | ScalarLoss, out: Tensor) -> bool:
