@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,6 +68,23 @@ def counting_saved_bytes(without: set[int]) -> Iterator[Callable[[], int]]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield lambda: sum(seen.values())
+
+
+def bytes_in_graph(graph: Any, without: set[int]) -> int:
+    """The same of a graph that is there already, as far as its nodes tell what they saved."""
+    tensors = [t for value in vars(graph).values() for t in (value if isinstance(value, tuple) else (value,))]
+    waiting = [t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None]
+    met, seen = set(waiting), {}
+    while waiting:
+        node = waiting.pop()
+        names = [name for name in dir(node) if name.startswith("_saved_")]
+        for saved in (getattr(node, name) for name in names):
+            if isinstance(saved, Tensor) and saved.untyped_storage().data_ptr() not in without:
+                seen[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+        new = {behind for behind, _ in node.next_functions if behind is not None} - met
+        met |= new
+        waiting += new
+    return sum(seen.values())
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,0 +1,178 @@
+"""Networks that no grammar of layers makes: every number against float64 differences of the gradient, or a refusal."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import grad, vmap
+from torch.utils.checkpoint import checkpoint
+
+import hesscope as hs
+from hesscope.errors import HesscopeError
+from hesscope.partition import Partition
+
+DRAW = hs.Rng(4).torch()
+X = torch.randn(7, 3, generator=DRAW, dtype=torch.float64)
+Y = torch.randint(0, 3, (7,), generator=DRAW)
+
+
+class Runs(nn.Module):
+    """Two linear layers and whatever `run` does with them."""
+
+    def __init__(self, run: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.run, self.a, self.b = run, nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(self, x)
+
+
+class Cube(torch.autograd.Function):
+    """x³/3, differentiable twice."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3 / 3
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grads[0] * x**2
+
+
+def cubed(s: Any, x: Tensor) -> Tensor:
+    return s.b(Cube.apply(s.a(x)))
+
+
+def views_in_place(s: Any, x: Tensor) -> Tensor:
+    h = s.a(x).clone()
+    part = h[:, :2]
+    part.mul_(2)
+    part.sin_()
+    return s.b(torch.cat([h[:, :2], h[:, 2:].exp()], 1))
+
+
+def output_in_place(s: Any, x: Tensor) -> Tensor:
+    out: Tensor = s.b(torch.tanh(s.a(x)))
+    out[:, 0] += out[:, 1].clone() ** 2
+    out /= 2.0
+    return out
+
+
+def transposed_again(s: Any, x: Tensor) -> Tensor:
+    return F.linear(torch.tanh(s.a(x)), s.a.weight.t())
+
+
+def complex_between(s: Any, x: Tensor) -> Tensor:
+    h = s.a(x)
+    wave = torch.fft.fft(h) * torch.polar(torch.ones_like(h), h)
+    return s.b(wave.abs())
+
+
+def gradient_inside(s: Any, x: Tensor) -> Tensor:
+    return s.b(vmap(grad(lambda z: (s.a(z).tanh() ** 2).sum()))(x))
+
+
+def by_batch_size(s: Any, x: Tensor) -> Tensor:
+    return s.b(torch.tanh(s.a(x)) * (2 if len(x) % 2 else 1))
+
+
+def recomputed(s: Any, x: Tensor) -> Tensor:
+    return s.b(checkpoint(lambda z: torch.tanh(s.a(z)), x, use_reentrant=False))
+
+
+def forgets_a_branch(s: Any, x: Tensor) -> Tensor:
+    h = torch.tanh(s.a(x))
+    return s.b(h + h.detach() * h)
+
+
+def without_gradients(s: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        h = torch.tanh(s.a(x))
+    return s.b(h)
+
+
+def halved_on_the_way_back(s: Any, x: Tensor) -> Tensor:
+    h = torch.tanh(s.a(x))
+    if h.requires_grad:
+        h.register_hook(lambda g: g * 0.5)
+    return s.b(h)
+
+
+RIGHT = [
+    cubed,
+    views_in_place,
+    output_in_place,
+    transposed_again,
+    complex_between,
+    gradient_inside,
+    by_batch_size,
+    recomputed,
+]
+WRONG_DERIVATIVES = [forgets_a_branch, without_gradients, halved_on_the_way_back]
+
+
+def truth(model: nn.Module) -> Tensor:
+    """Differences of the gradient, of fourth order."""
+    own = copy.deepcopy(model)
+    parameters = list(own.parameters())
+    flat = nn.utils.parameters_to_vector(parameters).detach().clone()
+
+    def gradient(theta: Tensor) -> Tensor:
+        nn.utils.vector_to_parameters(theta, parameters)
+        found = torch.autograd.grad(F.cross_entropy(own(X), Y), parameters, materialize_grads=True)
+        return torch.cat([g.reshape(-1) for g in found])
+
+    columns = []
+    for unit in torch.eye(len(flat), dtype=torch.float64) * 3e-5:
+        near, far = (gradient(flat + k * unit) - gradient(flat - k * unit) for k in (1, 2))
+        columns.append((8 * near - far) / (12 * 3e-5))
+    return torch.stack(columns)
+
+
+@pytest.mark.parametrize("run", RIGHT)
+def test_every_number_of_an_odd_network_is_right_or_refused(run: Callable[[Any, Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    model = Runs(run).double()
+    problem, expected = hs.Problem.of(model, nn.CrossEntropyLoss(), (X, Y)), truth(model)
+    size = float(expected.abs().max())
+    labels = Partition.by("layer", problem).labels
+    member = F.one_hot(labels).double()
+
+    def near(found: Any, exact: Tensor) -> None:
+        assert float((torch.as_tensor(found) - exact).abs().max()) <= 1e-6 * size
+
+    near(hs.Hessian(problem).dense(), expected)
+    near(hs.dense_hessian(problem), expected)
+    near(hs.trace(problem).value, expected.trace())
+    near(hs.diagonal(problem).value, expected.diag())
+    near(hs.block_norms(problem, "layer").norms, (member.T @ expected**2 @ member).sqrt())
+    near(hs.eigenpairs(problem, 3, tol=1e-8).values.copy(), torch.linalg.eigvalsh(expected).flip(0)[:3])
+    for name, place in problem.space.slices():
+        try:
+            layer = hs.layer_hessian(problem, name.removesuffix(".weight"))
+        except HesscopeError:
+            continue
+        near(layer.dense(), expected[place, place])
+    assert hs.check(problem).passed
+
+
+@pytest.mark.parametrize("run", WRONG_DERIVATIVES)
+def test_numbers_of_wrong_derivatives_are_refused(run: Callable[[Any, Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    problem = hs.Problem.of(Runs(run).double(), nn.CrossEntropyLoss(), (X, Y))
+    asked: list[Callable[[hs.Problem], Any]] = [hs.trace, hs.diagonal, hs.block_norms, hs.dense_hessian, hs.eigenpairs]
+    for ask in asked:
+        with pytest.raises(HesscopeError, match="every derivative must be right"):
+            ask(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not hs.check(problem).passed
