@@ -15,8 +15,8 @@ from ..errors import InputError, refuse
 from .data import tensors_of
 
 
-def refuse_random_modules(model: nn.Module) -> None:
-    """Refuse modules that behave differently in training mode, by name."""
+def refuse_random_modules(model: nn.Module, batch_statistics: bool = False) -> None:
+    """Refuse modules that behave differently in training mode, by name; batch-norm unless that is asked for."""
     bad = []
     for name, module in model.named_modules():
         if not module.training:
@@ -25,14 +25,15 @@ def refuse_random_modules(model: nn.Module) -> None:
         drops |= isinstance(module, nn.MultiheadAttention | nn.RNNBase) and float(module.dropout) > 0
         # Batch-norm mixes examples; other normalisations only matter where they update running statistics.
         updates = isinstance(module, _NormBase) and (isinstance(module, _BatchNorm) or module.track_running_stats)
-        if drops or updates or isinstance(module, nn.RReLU):
+        if drops or (updates and not batch_statistics) or isinstance(module, nn.RReLU):
             bad.append(f"{name or '(the model)'} ({type(module).__name__})")
     if bad:
         shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
         refuse(
             "the loss must be a fixed function of the parameters",
             f"modules in training mode that are not: {shown}",
-            "Call model.eval(), or pass Problem.of(..., freeze=True) to evaluate it in eval mode.",
+            "Call model.eval(), or pass Problem.of(..., freeze=True) to evaluate it in eval mode; "
+            "batch_statistics=True keeps batch-norm in training mode.",
         )
 
 

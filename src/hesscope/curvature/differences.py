@@ -35,6 +35,7 @@ def best_gap(
         return inf
     for step in steps:
         above, below = function(step), function(-step)
+        above, below = above.detach(), below.detach()
         difference = (above - below) / (2 * step)
         noise = min(_ROUNDING / step, _NEGLIGIBLE) * rounding
         whole = max(float(derivative.norm()), float(difference.norm()), size)

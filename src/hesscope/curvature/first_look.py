@@ -46,7 +46,9 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
             refuse(
                 "the loss must be a fixed function of the parameters",
                 f"{first[0]:.8g} and {again[0]:.8g} for the first batch on two calls",
-                "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+                "It draws numbers itself: pass the noise with the data, or use the mean."
+                if problem.freeze
+                else "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
             )
         assert random_state is not None
         evaluation.draws_randomly = random_state.moved()

@@ -84,6 +84,14 @@ def _refuse_unusable(name: str, tensor: Tensor) -> None:
         refuse("parameters must be finite", f"nan or inf in {name!r}", "Load another checkpoint: this one diverged.")
 
 
+def common_type(tensors: Iterable[Tensor]) -> torch.dtype:
+    """The type that vectors over all of them have; no products are summed in bfloat16."""
+    found = torch.bfloat16
+    for tensor in tensors:
+        found = torch.promote_types(found, tensor.dtype)
+    return torch.float32 if found == torch.bfloat16 else found
+
+
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """The tensor in another floating-point type; other tensors as they are."""
     return tensor.to(dtype) if tensor.is_floating_point() else tensor

@@ -28,10 +28,11 @@ from .evaluation import EVALUATION_LOCK, Evaluation, Loss, gradient_of, value_of
 from .evaluation import ScalarLoss as ScalarLoss
 from .first_look import look_at_first_batch
 from .gradient_mode import differentiable
+from .in_values import problem_in
 from .independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
-from .model_state import cast, snapshot, unwrap
+from .model_state import cast, common_type, snapshot, unwrap
 from .moving import new_tensors
 from .own_loss import OwnLoss, check_own_loss, is_whole
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
@@ -67,11 +68,7 @@ class Problem:
         self.origin = origin or {}  # the user's own parameters by name: what an optimiser holds
         first = next(iter(parameters.values()))
         self.device = first.device
-        self.dtype = first.dtype
-        for tensor in parameters.values():
-            self.dtype = torch.promote_types(self.dtype, tensor.dtype)
-        if self.dtype in (torch.bfloat16,):
-            self.dtype = torch.float32
+        self.dtype = common_type(parameters.values())
         self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
         self.verdict: Any = None  # what hs.check found, once it has run
         self.proofs: dict[str, Any] = {}  # what was proven of the derivatives, by the first products
@@ -92,6 +89,8 @@ class Problem:
         batch_size: int | None = None,
         memory: float | str | None = None,
         distributed: bool = False,
+        wrt: str | None = None,
+        batch_statistics: bool = False,
     ) -> Problem:
         """The problem of a model, a loss and data, in the parameters that `params` globs select.
 
@@ -104,8 +103,12 @@ class Problem:
         Tensors of more than `batch_size` (1024) examples are cut in batches, where examples do not see each other.
         `forward(model, batch) -> (outputs, targets)`: how to run one batch, where `model(inputs)` is not it.
         `freeze`: evaluate in eval mode and keep one pass of a shuffling loader. `memory`: what kept graphs may hold.
-        `distributed`: each process of `torch.distributed` holds its part of the data.
+        `distributed`: each process of `torch.distributed` holds its part of the data. `wrt`: "inputs", or a module whose
+        output is what to differentiate in. `batch_statistics`: batch-norm in training mode uses those of each batch given.
         """
+        if wrt is not None:
+            given = {"reduction": reduction, "freeze": freeze, "batch_size": batch_size, "memory": memory}
+            return problem_in(wrt, Problem.of, unwrap(model), loss, data, **given)
         model = unwrap(model)
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")
@@ -113,7 +116,7 @@ class Problem:
         model = unsharded(model, distributed)
         size = _BATCH_SIZE if batch_size is None else checked_batch_size(batch_size)
         if not freeze:
-            refuse_random_modules(model)
+            refuse_random_modules(model, batch_statistics)
         selected, fixed = snapshot(model, params)
         device = next(iter(selected.values())).device
         cache = 0.25 * parse_bytes(None, device) if device.type == "cpu" else 4e9
@@ -240,9 +243,7 @@ class Problem:
         refuse_uneven_batches(self, total[[3, 1, 5]])
         if not float(total[1]) > 0:
             refuse(
-                "the data must count for something",
-                "a total weight of 0",
-                "Are all targets ignored or weighted by zero?",
+                "the data must count for something", "a total weight of 0", "Are all targets ignored or of weight 0?"
             )
         return float(total[0]), float(total[1])
 

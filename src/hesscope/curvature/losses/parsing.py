@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -133,6 +134,14 @@ def parse(loss: Any, reduction: str | None = None) -> SeparableLoss | Callable[.
         loss = NAMES[_FUNCTIONS[loss]]()
     if isinstance(loss, SeparableLoss):
         return loss
+    if isinstance(loss, nn.CTCLoss) or loss is F.ctc_loss:
+        refuse(
+            "the loss must have a second derivative",
+            "CTC, of whose gradient torch says that its derivative is not implemented",
+            "Use hs.GaussNewton of another loss on the same logits, or write CTC in plain operations.",
+        )
+    if takes_nothing(loss):
+        return Closure(loss)
     if isinstance(loss, nn.Module) or (callable(loss) and reduction is not None):
         if getattr(loss, "reduction", None) == reduction and closed_form_of(loss) is not None:
             reduction = None  # said twice
@@ -144,6 +153,30 @@ def parse(loss: Any, reduction: str | None = None) -> SeparableLoss | Callable[.
             "loss must be a torch loss, a name or a function", f"{type(loss).__name__}", f"Names: {', '.join(NAMES)}."
         )
     return loss  # type: ignore[no-any-return]
+
+
+class Closure:
+    """A function without arguments, which holds its model and data itself, as a loss of the model."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+
+    def __call__(self, model: nn.Module, batch: Any = None) -> Any:
+        if batch is not None:
+            refuse(
+                "a loss without arguments holds its own data", "data as well", "Leave data out, or take (model, batch)."
+            )
+        return self.function()
+
+
+def takes_nothing(loss: Any) -> bool:
+    """Whether this is a closure without arguments, which holds its model and data itself."""
+    if isinstance(loss, nn.Module | type) or not callable(loss):
+        return False
+    try:
+        return not inspect.signature(loss).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _hashable(value: Any) -> bool:
