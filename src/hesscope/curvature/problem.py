@@ -107,8 +107,7 @@ class Problem:
         output is what to differentiate in. `batch_statistics`: batch-norm in training mode uses those of each batch given.
         """
         if wrt is not None:
-            given = {"reduction": reduction, "freeze": freeze, "batch_size": batch_size, "memory": memory}
-            return problem_in(wrt, Problem.of, unwrap(model), loss, data, **given)
+            return problem_in(wrt, Problem.of, unwrap(model), loss, data, reduction=reduction, freeze=freeze)
         model = unwrap(model)
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")

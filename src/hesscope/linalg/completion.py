@@ -16,14 +16,14 @@ MOST = 2000  # parameters of a matrix that may be multiplied out
 def pays(op: Counted, spent: int, limit: int, reached: float, wanted: float) -> bool:
     """Whether all n products cost no more than what sampling has still to spend.
 
-    Errors of sketches fall at least as 1/√products. The first look may flatter, so that half of n is sampled before
-    a close race is decided; a hopeless one is decided at once.
+    Errors of sketches fall at least as 1/√products, and much faster where spectra decay: nearly half of n is sampled
+    before that is decided. What is known by then counts, so that n products are never exceeded.
     """
     n = op.shape[0]
     if not SMALL < n <= min(MOST, limit) or op.layout.local_size != n or reached <= wanted:
         return False
     needed = spent * (reached / wanted) ** 2 if wanted > 0 else float("inf")
-    return needed > 4 * n or (needed > n and spent * 1.25 > n / 2) or spent * 1.25 > n
+    return (needed > n and spent * 1.25 > n / 2) or spent * 1.25 > n
 
 
 def completed(sketch: Sketch) -> tuple[Tensor, Tensor]:

@@ -100,7 +100,7 @@ def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng,
             wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
             if sketch.captured or reached <= wanted:
                 break
-            if pays(op, op.count - before, limit, reached, wanted):
+            if store is None and pays(op, op.count - before, limit, reached, wanted):
                 return _completed(sketch, what, op.count - before)
         step = max(10 if sketch.columns == 0 else 1, sketch.columns // 4)
         step = min(step, (limit - (op.count - before)) // 2, room - sketch.columns)

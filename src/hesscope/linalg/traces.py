@@ -71,7 +71,7 @@ def _the_better(known: Estimate | None, op: Counted, tol: float, limit: int, rng
     with warnings.catch_warnings():
         if known is not None:
             warnings.simplefilter("ignore")
-        plain = estimate_trace(op, "xtrace", tol, limit, rng, store=store, may_complete=True)
+        plain = estimate_trace(op, "xtrace", tol, limit, rng, store=store, may_complete=store is None)
     if known is None:
         return plain
     spent = known.products + plain.products
