@@ -12,10 +12,12 @@ import numpy as np
 
 from ..plots.analysis import pictures_of
 from ..plots.run import run_picture
+from ..plots.stability import stability_figure
 from ..result import Result
 from ..results.analysis import Analysis
 from ..results.claims import Outcome
 from ..results.monitoring import MonitoredRun
+from ..results.stability import Stability
 from . import markup
 from .evidence import evidence_of
 from .glossary import GLOSSARY
@@ -75,6 +77,8 @@ def parts_of(name: str, result: Result) -> list[Part]:
         return _analysis(result)
     if isinstance(result, MonitoredRun):
         return _run(result)
+    if isinstance(result, Stability):
+        return [_stability(name, result)]
     return [_outcome(name, result)] if isinstance(result, Outcome) else [_plain(name, result)]
 
 
@@ -244,6 +248,39 @@ def _run(run: MonitoredRun) -> list[Part]:
         body = f'<section id="run-section"><h2>{escape(picture.title)}</h2><p class="read">No reading yet.</p>{more}</section>'
         return [Part("run-section", "Run", body)]
     return [Part("run-section", "Run", markup.figure(picture, RUN, more))]
+
+
+def _stability(name: str, found: Stability) -> Part:
+    said = "".join(f"<li>{escape(line)}</li>" for line in str(found).splitlines())
+    tables = "".join(
+        markup.disclosure(
+            f"Binding {one.by}s",
+            markup.table(
+                (
+                    one.by.capitalize(),
+                    "Share of the leading eigenvector",
+                    "λ without it",
+                    "at most",
+                    "λ at half its rate",
+                ),
+                [
+                    (
+                        one.names[i],
+                        f"{one.share[i]:.1%}",
+                        *(f"{v[i]:.4g}" for v in (one.frozen, one.frozen_at_most, one.halved)),
+                    )
+                    for i in one.order[:20]
+                ],
+            ),
+        )
+        for one in found.bindings
+    )
+    still = f'<img class="still" alt="Eigenvalues against the edge" src="{_still(stability_figure(found))}">'
+    anchor = _anchor(name)
+    title = f"Stability of {found.optimizer}"
+    return Part(
+        anchor, title, f'<section id="{anchor}"><h2>{escape(title)}</h2><ul>{said}</ul>{still}{tables}</section>'
+    )
 
 
 def _or_dash(value: float | None) -> str:

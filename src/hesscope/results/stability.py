@@ -179,7 +179,7 @@ def ceiling(optimizer: str) -> str:
     """The sentence that goes with every rate."""
     return (
         f"This is a ceiling, not advice: it holds for full-batch steps of {optimizer} with the preconditioner as it is; "
-        "mini-batch training (Adam above all) turns unstable below it, and the edge moves as training goes on."
+        "mini-batch training, above all with Adam, can turn unstable below it, and the edge moves as training goes on."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..curvature import Problem
 from ..measure import Array
@@ -21,7 +22,7 @@ def binding(problem: Problem, top: Eigenpairs, by: Grouping | Partition) -> Bind
     """
     partition = as_partition(by, problem)
     values = np.maximum(top.values, 0.0)
-    grams = _grams(np.asarray(torch.as_tensor(top.vectors).cpu().double()), partition)
+    grams = _grams(torch.as_tensor(top.vectors), partition)
     name = by if isinstance(by, str) else "blocks"
     least = float(values.min())
     return Binding(
@@ -35,14 +36,15 @@ def binding(problem: Problem, top: Eigenpairs, by: Grouping | Partition) -> Bind
     )
 
 
-def _grams(vectors: Array, partition: Partition) -> Array:
-    """V_bᵀ V_b of every block b."""
+def _grams(vectors: Tensor, partition: Partition) -> Array:
+    """V_bᵀ V_b of every block b, in float64 two columns at a time."""
     labels = partition.labels.cpu().numpy()
     k = vectors.shape[1]
     out = np.empty((partition.count, k, k))
     for i in range(k):
         for j in range(i + 1):
-            out[:, i, j] = out[:, j, i] = np.bincount(labels, vectors[:, i] * vectors[:, j], partition.count)
+            both = (vectors[:, i].double() * vectors[:, j]).cpu().numpy()
+            out[:, i, j] = out[:, j, i] = np.bincount(labels, both, partition.count)
     return out
 
 
