@@ -16,7 +16,7 @@ from source_tree import MODULES, Module
 
 # A unit imports from the rows above its own, never from its own row or below.
 ORDER = (
-    ("_version", "errors"),
+    ("_version", "deadline", "errors"),
     ("arguments",),
     ("files", "measure", "memory", "missing_data", "rng", "space"),
     ("folders", "tables"),

@@ -17,7 +17,7 @@ REFERENCE = (
     "closed_form", "rmt", "report", "zoo",
 )  # fmt: skip
 HOWTO = (
-    "your-model", "losses", "huggingface", "torchrun", "checkpoints", "per-layer", "monitor", "tables", "stability", "landscape",
+    "your-model", "losses", "huggingface", "torchrun", "checkpoints", "per-layer", "monitor", "tables", "stability", "landscape", "budget",
     "theory-by-hand", "own-operators", "bound", "reading-the-report",
     "optimiser-blocks",
 )  # fmt: skip

@@ -30,6 +30,7 @@ HOMES = (
     "results.history",
     "results.kronecker",
     "results.landscape",
+    "results.plan",
     "results.checks",
     "results.layers",
     "results.claims",

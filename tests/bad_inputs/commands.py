@@ -296,6 +296,7 @@ ROWS = [
         error=3,
     ),
     bad_line("plan-k-zero", "plan mine.py:make --k 0", "k must be", "0", r"\w"),
+    bad_line("analyze-budget", "analyze mine.py:make --budget soon", "a budget must be a time", "'soon'", "5m"),
     bad_line("analyze-k-small", "analyze mine.py:make --k 2", "k must be >= 3", "k=2", "20"),
     bad_line(
         "analyze-out-file", "analyze mine.py:make --out mine", OUT, "mine", r"\w", files=with_user(a_file), error=3

@@ -187,6 +187,33 @@ ROWS = [
     Row("analyze-operator", lambda: hs.analyze(hessian()), "Problem", "Hessian", r"\w"),
     Row("analyze-config-dict", lambda: hs.analyze(problem(), {"k": 5}), "config must be", "dict", "AnalyzeConfig"),
     Row("analyze-k-small", lambda: _config(k=2), "k must be >= 3", "k=2", "20"),
+    Row(
+        "analyze-budget-words",
+        lambda: hs.analyze(problem(), budget="five minutes"),
+        "a budget must be a time",
+        "five",
+        "'5m'",
+    ),
+    Row(
+        "analyze-budget-unit",
+        lambda: hs.analyze(problem(), budget="5 parsecs"),
+        "a budget must be a time",
+        "parsecs",
+        "'5m'",
+    ),
+    Row(
+        "analyze-budget-dots",
+        lambda: hs.analyze(problem(), budget="5.5.5m"),
+        "a budget must be a time",
+        "5.5.5",
+        "'5m'",
+    ),
+    Row("analyze-budget-zero", lambda: hs.analyze(problem(), budget=0), "a budget must be a time", "0", "'5m'"),
+    Row("analyze-budget-nan", lambda: hs.analyze(problem(), budget=NAN), "a budget must be a time", "nan", "'5m'"),
+    Row(
+        "analyze-on-plan-text", lambda: hs.analyze(problem(), on_plan="print"), "on_plan must be a function", "'print'"
+    ),
+    Row("analyze-probes-text", lambda: _config(probes="x"), "probes must be", "'x'", r"\w"),
     Row("analyze-k-text", lambda: _config(k="ten"), "k must be", "ten", r"\w"),
     Row("analyze-smallest-zero", lambda: _config(smallest=0), "smallest >= 1", "smallest=0", "3"),
     Row("analyze-tol-nan", lambda: _config(tol=NAN), "tol must be > 0", "nan", r"\w"),

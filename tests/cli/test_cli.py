@@ -63,7 +63,7 @@ def test_analyze_writes_a_report_and_ends_in_ten_lines(mlp: str, capsys: Capture
     ]
     assert (tmp_path / "out/report.html").stat().st_size > 4_000_000
     assert (tmp_path / "out/figures/spectrum.png").exists()
-    assert not (tmp_path / "out/state").exists()
+    assert not [path for path in (tmp_path / "out/state").iterdir() if path.name.endswith("-state")]
     exact = truth()
     assert main(["show", "out/analysis.json", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
@@ -135,6 +135,16 @@ def test_blocks_decouple_check_and_plan(mlp: str, capsys: Capture) -> None:
 
 
 @pytest.mark.filterwarnings("default")
+def test_the_plan_is_told_before_the_lines_and_what_is_left_out_after(
+    mlp: str, capsys: Capture, tmp_path: Path
+) -> None:
+    assert main(["analyze", mlp, "--out", "out", "--budget", "1e-9s", "--no-check", *SMALL]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("Plan for 1e-09 s")
+    assert "Left out for the budget of 1e-09 s" in said.out
+    assert "left out for the budget" in (tmp_path / "out/report.html").read_text()
+
+
 def test_landscape_along_directions_and_checkpoints(mlp: str, capsys: Capture, tmp_path: Path) -> None:
     _, found = run_json(
         capsys, "landscape", mlp, "--along", "eigenvectors", "--plane", "--points", "5", "--out", str(tmp_path)

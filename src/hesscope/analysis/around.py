@@ -10,6 +10,7 @@ from ..landscapes import landscape
 from ..results.landscape import Landscape
 from ..results.spectra import Eigenpairs
 from .context import Context
+from .spectra import largest_inputs
 
 POINTS = 31
 LINES = 2  # along eigenvectors
@@ -24,4 +25,4 @@ def surroundings(run: Context, top: Eigenpairs) -> Landscape:
         downhill = ["gradient"] if float(torch.linalg.vector_norm(run.problem.gradient())) > 0 else []
         return landscape(run.problem, [pairs, *downhill], points=POINTS, rng=run.rng, watch=run.watch)
 
-    return run.stages.run(Landscape, "landscape", compute)
+    return run.stages.run(Landscape, "landscape", compute, largest_inputs(run))

@@ -20,11 +20,11 @@ from ..linalg.validation import require_positive
 from ..measure import Array
 from ..memory import free_bytes
 from ..operators import Dense, LinearOperator
-from ..partition import Partition
 from ..results.kronecker import KroneckerComparison
 from ..results.layers import LayerTable
 from ..rng import Rng
 from .context import Context
+from .layer_prices import expected_products, parameters_by_layer
 from .layers import decouplings, second_derivative_passes
 
 Errors = Mapping[str, tuple[float, float]]
@@ -110,7 +110,7 @@ def table_of_layers(run: Context, compared: Sequence[KroneckerComparison]) -> La
     problem, config = run.problem, run.config
     if not config.per_layer:
         return None
-    products = _expected_products(problem)
+    products = expected_products(problem)
     if products > config.most_products:
         run.notes.append(f"No table by layer: it takes about {products:,} products (--most-products).")
         return None
@@ -122,28 +122,8 @@ def table_of_layers(run: Context, compared: Sequence[KroneckerComparison]) -> La
     def compute() -> LayerTable:
         return measure_layers(problem, 2 * config.trace_tol, known, run.rng.child("per layer"), announce)
 
-    return run.stages.run(LayerTable, "layers", compute)
-
-
-def _expected_products(problem: Problem) -> int:
-    """What layers without a closed form take, roughly."""
-    free = served(problem) if row_count(problem) is not None else set()
-    sizes = dict(zip(problem.space.names, problem.space.shapes, strict=True))
-    counts = [
-        sum(int(np.prod(sizes[name])) for name in names)
-        for names in parameters_by_layer(problem).values()
-        if not free.issuperset(names)
-    ]
-    return sum(min(count, 100) for count in counts)
-
-
-def parameters_by_layer(problem: Problem) -> dict[str, list[str]]:
-    """Which selected parameters belong to each layer, in the order of the parameters."""
-    partition = Partition.by("layer", problem)
-    found: dict[str, list[str]] = {name: [] for name in partition.names}
-    for name, place in problem.space.slices():
-        found[partition.names[int(partition.labels[place.start])]].append(name)
-    return found
+    inputs = (config.trace_tol, config.seed, sorted(known.items()))
+    return run.stages.run(LayerTable, "layers", compute, inputs)
 
 
 def _from_examples(

@@ -16,8 +16,10 @@ from ..measure import Array, AtomicMeasure
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..results.kronecker import KroneckerComparison, KroneckerPrediction
+from ..results.plan import KRONECKER, LAYERS, NEURONS
 from ..structure import block_norms, norm_products
 from .context import Context
+from .planning import NORM_PROBES
 
 MOST_VECTOR_ENTRIES = 4_000_000
 
@@ -31,8 +33,10 @@ def block_maps(run: Context) -> tuple[BlockNorms, ...]:
     if layers < 2:
         run.notes.append(f"No block map by layer: {layers} blocks.")
         return () if fine is None else (fine,)
-    coarse = fine.by_layer() if fine is not None and fine.exact else _norms(run, "layer")
-    return (coarse,) if fine is None else (coarse, fine)
+    if fine is not None and fine.exact:
+        return (run.planned(LAYERS, fine.by_layer), fine)
+    coarse = run.optional(LAYERS, lambda: _norms(run, "layer", run.amount(LAYERS, NORM_PROBES)), None)
+    return tuple(norms for norms in (coarse, fine) if norms is not None)
 
 
 def _fine_norms(run: Context) -> BlockNorms | None:
@@ -40,43 +44,52 @@ def _fine_norms(run: Context) -> BlockNorms | None:
     if count < 2 or count > run.config.most_blocks:
         run.notes.append(f"No block map by neuron: {count:,} blocks.")
         return None
-    products = norm_products(run.problem, "neuron")
-    if products > run.config.most_products:
+    if run.plan.stage(NEURONS) is None:
+        products = norm_products(run.problem, "neuron")
         run.notes.append(f"No block map by neuron: it takes {products:,} products (--most-products).")
-        return None
-    return _norms(run, "neuron")
+    return run.optional(NEURONS, lambda: _norms(run, "neuron", NORM_PROBES), None)
 
 
-def _norms(run: Context, kind: Grouping) -> BlockNorms:
+def _norms(run: Context, kind: Grouping, probes: int) -> BlockNorms:
     run.announce(f"blocks by {kind}")
-    kept = run.stages.state(f"blocks-{kind}")
-    return run.stages.run(BlockNorms, f"blocks-{kind}", partial(block_norms, run.problem, kind, resume=kept))
+    kept = run.stages.state(f"blocks-{kind}", probes)
+    compute = partial(block_norms, run.problem, kind, probes=probes, resume=kept)
+    return run.stages.run(BlockNorms, f"blocks-{kind}", compute, probes)
 
 
 def kronecker(run: Context) -> tuple[tuple[KroneckerComparison, ...], KroneckerPrediction | None]:
     """Every layer beside its Kronecker factors, and what all factors together predict."""
+    found: list[KroneckerComparison] = []
+    prediction = run.optional(KRONECKER, lambda: _kronecker(run, found), None)
+    return tuple(found), prediction
+
+
+def _kronecker(run: Context, found: list[KroneckerComparison]) -> KroneckerPrediction | None:
+    """Fills `found` layer by layer, so that what is done counts where the rest is cut off."""
     config, problem = run.config, run.problem
     names = decouplable_layers(problem) if config.decouple else []
     if not names:
-        return (), None
+        return None
     run.announce("Kronecker factors")
     affordable = _without_dear(run, names)
-    parts = list(decouplings(problem, affordable, run.stages.state("factors")).values())
+    parts = list(decouplings(problem, affordable, run.stages.state("factors", affordable)).values())
     if len(parts) < len(affordable):
         missing = len(affordable) - len(parts)
         run.notes.append(f"{missing} layers have no Kronecker form (tied weights, or used twice).")
     if not parts:
-        return (), None
-    prediction = run.stages.run(KroneckerPrediction, "prediction", partial(predict, problem, parts, config.k))
-    if len(parts) > config.decouple:
-        run.notes.append(f"Exact comparison for the first {config.decouple} of {len(parts)} layers.")
-    found = []
-    for number, part in enumerate(parts[: config.decouple]):
+        return None
+    inputs = (config.k, [part.layer for part in parts])
+    prediction = run.stages.run(KroneckerPrediction, "prediction", partial(predict, problem, parts, config.k), inputs)
+    compared = run.amount(KRONECKER, config.decouple)
+    if len(parts) > compared:
+        run.notes.append(f"Exact comparison for the first {compared} of {len(parts)} layers.")
+    for number, part in enumerate(parts[:compared]):
         run.announce(f"comparing {part.layer}")
-        compared = run.stages.run(KroneckerComparison, f"kronecker-{number}", partial(compare, part, config.k))
-        small = compared.vectors.shape[0] * compared.vectors.shape[1] <= MOST_VECTOR_ENTRIES
-        found.append(compared if small else compared.without_vectors())
-    return tuple(found), prediction
+        name, own = f"kronecker-{number}", (config.k, part.layer)
+        one = run.stages.run(KroneckerComparison, name, partial(compare, part, config.k), own)
+        small = one.vectors.shape[0] * one.vectors.shape[1] <= MOST_VECTOR_ENTRIES
+        found.append(one if small else one.without_vectors())
+    return prediction
 
 
 def compare(part: Decoupling, k: int) -> KroneckerComparison:

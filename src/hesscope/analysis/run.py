@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 
 import torch
 from torch import nn
 
+from .. import deadline
 from .._version import __version__
 from ..arguments import is_count, need_call, need_count
 from ..curvature import GaussNewton, Hessian, Problem
@@ -21,7 +21,20 @@ from ..curvature.processes import any_process
 from ..curvature.self_check import check
 from ..errors import refuse
 from ..results.analysis import Analysis
-from ..results.spectra import Eigenpairs
+from ..results.plan import (
+    CHECK,
+    GN_SPECTRUM,
+    LANDSCAPE,
+    LARGEST,
+    LAYER_TABLE,
+    PARTS,
+    SECOND,
+    SMALLEST,
+    SPECTRUM,
+    TRACE,
+    AnalysisPlan,
+)
+from ..results.spectra import Eigenpairs, Estimate
 from .around import surroundings
 from .checkpoints import history
 from .claims import claims_of
@@ -29,9 +42,11 @@ from .config import AnalyzeConfig as AnalyzeConfig
 from .context import Context, Watch
 from .layer_table import table_of_layers
 from .layers import MOST_VECTOR_ENTRIES, block_maps, kronecker
+from .planning import make_plan
+from .prices import measure_prices, parse_budget
 from .provenance import provenance_of
 from .spectra import closest_law, density_of, gauss_newton_parts, largest, smallest, trace_by_products, trace_of
-from .stages import Stages
+from .stages import Stages, kept_plan
 
 
 def analyze(
@@ -41,18 +56,25 @@ def analyze(
     checkpoints: Mapping[str, Problem] | None = None,
     title: str = "",
     source: str = "",
+    budget: float | str | None = "5m",
+    on_plan: Callable[[AnalysisPlan], None] | None = None,
     resume: str | os.PathLike[str] | None = None,
     watch: Watch | None = None,
 ) -> Analysis:
     """Spectrum, ends, trace, H = G + R, blocks and Kronecker factors of one loss Hessian, with what they cost.
 
     Some hundreds of products at the defaults. `checkpoints` (label -> problem, same parameters) adds the history of
-    training. `resume`: a folder; the same call goes on where a stopped one was. `watch(stage, expected_products)` is
-    told of each stage and returns the callback that `Counted` reports to.
+    training. `budget` ("5m", "90s", seconds): one gradient and one product are timed, stages are planned by value per
+    price, `on_plan` is told first, and what was left out or cut off is named with its price in `.plan`; None runs
+    everything. `resume`: a folder; the same call goes on where a stopped one was, with the plan it had, and another
+    one takes the stages whose own settings did not change. `watch(stage, expected_products)` is told of each stage and
+    returns the callback that `Counted` reports to.
     """
     _check_arguments(problem, config, checkpoints, watch)
-    with Stages(resume, _fingerprint(problem, config, checkpoints)) as stages:
-        return _measure(Context(problem, config, stages, watch), checkpoints, title, source)
+    need_call("on_plan", on_plan, "It is called with the plan before the first stage.")
+    seconds = parse_budget(budget)
+    with Stages(resume, _fingerprint(problem, checkpoints)) as stages:
+        return _measure(Context(problem, config, stages, watch), checkpoints, title, source, seconds, on_plan)
 
 
 def _check_arguments(problem: Problem, config: AnalyzeConfig, checkpoints: object, watch: object) -> None:
@@ -64,6 +86,8 @@ def _check_arguments(problem: Problem, config: AnalyzeConfig, checkpoints: objec
             "k must be >= 3 and smallest >= 1", f"k={config.k}, smallest={config.smallest}", "The default is 20 and 3."
         )
     need_count("decouple", config.decouple, 0, "0 compares no layer.")
+    need_count("probes", config.probes, 1, "The default is 10.")
+    need_count("steps", config.steps, 1, "The default is 80.")
     need_call("watch", watch, "It is called with each stage and its expected products.")
     if checkpoints is not None and not isinstance(checkpoints, Mapping):
         refuse("checkpoints must be problems by label", type(checkpoints).__name__, "Pass {label: problem}.")
@@ -71,33 +95,50 @@ def _check_arguments(problem: Problem, config: AnalyzeConfig, checkpoints: objec
         need_problem(one)
 
 
-def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str, source: str) -> Analysis:
+def _measure(
+    run: Context,
+    checkpoints: Mapping[str, Problem] | None,
+    title: str,
+    source: str,
+    budget: float | None,
+    on_plan: Callable[[AnalysisPlan], None] | None,
+) -> Analysis:
     """All stages of one analysis, in order."""
-    started, problem, config = time.perf_counter(), run.problem, run.config
+    problem, config = run.problem, run.config
     if problem.distributed and any_process(next(iter(problem.batches), None) is None, problem.device):
         refuse("an analysis needs examples in every process", "a process without any", "Share the data more evenly.")
     gradient = problem.gradient()  # first, because its pass also finds the unused parameters that the check asks for
+    pass_seconds = deadline.now() - run.started
     verdict = check(problem) if config.check else None
+    check_seconds = deadline.now() - run.started - pass_seconds
     if verdict is not None and not verdict.passed:
         run.notes.append("The self-check of the derivatives failed; every number here may be wrong.")
     # Which method is fastest is measured, so a second measurement may choose another: a run that goes on keeps its own.
     method = run.stages.keep("method", lambda: Hessian(problem).method)
     hessian = Hessian(problem, method=method)  # type: ignore[arg-type]
     G = GaussNewton(problem) if config.gauss_newton and problem.has_outputs else None
-    top = largest(run, hessian)
-    bottom = smallest(run, hessian)
-    parts = None if G is None else gauss_newton_parts(run, G, top)
-    whole = trace_of(run, "trace", hessian)
-    part = None if G is None else trace_of(run, "trace of G", G)
-    density = density_of(run, "spectrum", hessian, config.probes)
+
+    def planned() -> AnalysisPlan:
+        prices = None if budget is None else measure_prices(problem, pass_seconds, hessian, G)
+        return make_plan(problem, config, prices, len(checkpoints or ()), budget, deadline.now() - run.started)
+
+    run.plan = kept_plan(run.stages, planned, (config, budget))
+    if on_plan is not None:
+        on_plan(run.plan)
+    run.plan = run.plan.noted(CHECK, check_seconds)
+    top = run.planned(LARGEST, lambda: largest(run, hessian))
+    bottom = run.planned(SMALLEST, lambda: smallest(run, hessian))
+    whole = run.planned(TRACE, lambda: trace_of(run, TRACE, hessian))
+    density = run.planned(SPECTRUM, lambda: density_of(run, SPECTRUM, hessian))
+    nothing: tuple[Estimate | None, Estimate | None] = (None, None)
+    parts, part = nothing if G is None else run.optional(PARTS, lambda: _of_gauss_newton(run, G, top), nothing)
+    part_density = None if G is None else run.optional(GN_SPECTRUM, lambda: density_of(run, GN_SPECTRUM, G), None)
     sharp = density.size * density.moment_stderr(1) < 0.01 * abs(float(whole))
-    again = None if sharp else trace_by_products(run, hessian, top)
-    fewer = max(2, config.probes // 3)
-    part_density = None if G is None else density_of(run, "gauss-newton", G, fewer)
+    again = None if sharp else run.optional(SECOND, lambda: trace_by_products(run, hessian, top), None)
     blocks = block_maps(run)
     compared, prediction = kronecker(run)
-    around = surroundings(run, top) if config.landscape else None
-    table = table_of_layers(run, compared)
+    around = run.optional(LANDSCAPE, lambda: surroundings(run, top), None)
+    table = run.optional(LAYER_TABLE, lambda: table_of_layers(run, compared), None)
     along = history(run, checkpoints) if checkpoints else None
     analysis = Analysis(
         title=title or type(problem.model).__name__,
@@ -124,15 +165,20 @@ def _measure(run: Context, checkpoints: Mapping[str, Problem] | None, title: str
         fit=closest_law(density, problem.space.size) if config.fit else None,
         history=along,
         claims=(),
-        notes=tuple(run.notes),
+        notes=(*run.notes, *run.plan.omissions()),
         settings=asdict(config),
         provenance=provenance_of(source, str(problem.dtype), str(problem.device), _data(problem)),
-        seconds=time.perf_counter() - started,
+        seconds=deadline.now() - run.started,
         landscape=around,
         layer_table=table,
+        plan=run.plan,
     )
-    run.stages.finish()
+    run.stages.rest()
     return replace(analysis, claims=claims_of(analysis))
+
+
+def _of_gauss_newton(run: Context, G: GaussNewton, top: Eigenpairs) -> tuple[Estimate | None, Estimate | None]:
+    return gauss_newton_parts(run, G, top), trace_of(run, "trace of G", G)
 
 
 def _kept(pairs: Eigenpairs) -> Eigenpairs:
@@ -155,11 +201,10 @@ def _data(problem: Problem) -> str:
     return f"{batches} {'batch' if batches == 1 else 'batches'}, {problem.totals[1]:g} rows or tokens that count"
 
 
-def _fingerprint(problem: Problem, config: AnalyzeConfig, checkpoints: Mapping[str, Problem] | None) -> str:
-    """What must agree for a stopped run to go on: version, settings, parameters to the bit, loss, checkpoints' names."""
-    digest = hashlib.sha256(
-        repr((__version__, config, problem.space, problem.loss_value(), list(checkpoints or ()))).encode()
-    )
+def _fingerprint(problem: Problem, checkpoints: Mapping[str, Problem] | None) -> str:
+    """What must agree for a stopped run to go on: version, parameters to the bit, loss, those of the checkpoints too."""
+    losses = [(label, other.loss_value()) for label, other in (checkpoints or {}).items()]
+    digest = hashlib.sha256(repr((__version__, problem.space, problem.loss_value(), losses)).encode())
     for tensor in problem.parameters.values():
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,33 +15,47 @@ from ..linalg import eigenpairs, spectral_density, trace
 from ..linalg.estimate import mean_and_stderr
 from ..measure import AtomicMeasure
 from ..operators import LinearOperator
+from ..results.plan import LARGEST, PARTS, SMALLEST, SPECTRUM, TRACE
 from ..results.spectra import Eigenpairs, Estimate, SpectralDensity
 from ..rmt import Fit, fit
 from .context import Context
-
-SECOND_OPINION = 24  # random vectors that confirm a trace, where the density's own do not
+from .planning import SECOND_OPINION
+from .stages import Limit
 
 
 def largest(run: Context, hessian: Hessian) -> Eigenpairs:
     """The k largest eigenpairs."""
     config = run.config
+    inputs, limit = largest_inputs(run), run.limit(LARGEST)
 
     def compute() -> Eigenpairs:
-        operator = run.counted("largest eigenvalues", hessian, 3 * config.k)
+        operator = run.counted(LARGEST, hessian, 3 * config.k)
         with _quietly():
             return eigenpairs(
-                operator, config.k, tol=config.tol, rng=run.rng, resume=run.stages.state("largest-krylov")
+                operator,
+                config.k,
+                tol=config.tol,
+                rng=run.rng,
+                max_products=limit,
+                resume=run.stages.state("largest-krylov", (inputs, limit)),
             )
 
-    return run.stages.run(Eigenpairs, "largest", compute)
+    return run.stages.run(Eigenpairs, "largest", compute, inputs, Limit(limit, _converged))
+
+
+def largest_inputs(run: Context) -> tuple[object, ...]:
+    """What the large eigenpairs depend on, and with them all that starts from them."""
+    return (run.config.k, run.config.tol, run.config.seed)
 
 
 def smallest(run: Context, hessian: Hessian) -> Eigenpairs:
     """The most negative eigenpairs, coarser: they often lie close together."""
     config = run.config
+    limit = run.limit(SMALLEST) or 400
+    inputs = (config.smallest, config.tol, config.seed)
 
     def compute() -> Eigenpairs:
-        operator = run.counted("smallest eigenvalues", hessian, 40 + 10 * config.smallest)
+        operator = run.counted(SMALLEST, hessian, 40 + 10 * config.smallest)
         with _quietly():
             return eigenpairs(
                 operator,
@@ -49,11 +63,11 @@ def smallest(run: Context, hessian: Hessian) -> Eigenpairs:
                 which="smallest",
                 tol=max(config.tol, 1e-2),
                 rng=run.rng,
-                max_products=400,
-                resume=run.stages.state("smallest-krylov"),
+                max_products=limit,
+                resume=run.stages.state("smallest-krylov", (inputs, limit)),
             )
 
-    return run.stages.run(Eigenpairs, "smallest", compute)
+    return run.stages.run(Eigenpairs, "smallest", compute, inputs, Limit(limit, _converged))
 
 
 def gauss_newton_parts(run: Context, G: GaussNewton, top: Eigenpairs) -> Estimate:
@@ -61,34 +75,53 @@ def gauss_newton_parts(run: Context, G: GaussNewton, top: Eigenpairs) -> Estimat
 
     def compute() -> Estimate:
         vectors = torch.as_tensor(top.vectors).to(G.device, G.dtype)
-        operator = run.counted("Gauss-Newton part", G, vectors.shape[1])
+        operator = run.counted(PARTS, G, vectors.shape[1])
         image = operator.apply(vectors)
         parts = (vectors.double() * image.double()).sum(0).cpu().numpy()
         return Estimate(parts, np.zeros_like(parts), vectors.shape[1], "products", exact=True, check=top.check)
 
-    return run.stages.run(Estimate, "gauss-newton-parts", compute)
+    return run.stages.run(Estimate, "gauss-newton-parts", compute, largest_inputs(run))
 
 
 def trace_of(run: Context, stage: str, operator: LinearOperator) -> Estimate:
     """The trace, until its standard error is `trace_tol` of it; where that stays out of reach, the result says so."""
+    limit = run.limit(TRACE if stage == TRACE else PARTS)
 
     def compute() -> Estimate:
         with _quietly():
-            return trace(run.counted(stage, operator, 60), tol=run.config.trace_tol, rng=run.rng)
+            return trace(run.counted(stage, operator, 60), tol=run.config.trace_tol, rng=run.rng, max_products=limit)
 
-    return run.stages.run(Estimate, stage.replace(" ", "-"), compute)
+    return run.stages.run(
+        Estimate,
+        stage.replace(" ", "-"),
+        compute,
+        (run.config.trace_tol, run.config.seed),
+        Limit(limit, met(run.config.trace_tol)),
+    )
 
 
-def density_of(run: Context, stage: str, operator: LinearOperator, probes: int) -> SpectralDensity:
-    """The spectral density from at most `probes` random vectors."""
-    steps = run.config.steps
+def density_of(run: Context, stage: str, operator: LinearOperator) -> SpectralDensity:
+    """The spectral density from at most as many random vectors as planned."""
+    steps, name = run.config.steps, "spectrum" if stage == SPECTRUM else "gauss-newton"
+    most = run.config.probes if stage == SPECTRUM else max(2, run.config.probes // 3)
+    probes = run.amount(stage, most)
+    inputs = (probes, steps, run.config.seed)
 
     def compute() -> SpectralDensity:
-        counted = run.counted(stage, operator, run.config.probes * steps // 4)
-        state = run.stages.state(f"{stage}-chains")
-        return spectral_density(counted, probes, steps=steps, rng=run.rng.child(stage), resume=state)
+        counted = run.counted(stage, operator, probes * steps // 4)
+        state = run.stages.state(f"{name}-chains", inputs)
+        return spectral_density(counted, probes, steps=steps, rng=run.rng.child(name), resume=state)
 
-    return run.stages.run(SpectralDensity, stage, compute)
+    return run.stages.run(SpectralDensity, name, compute, inputs)
+
+
+def _converged(found: Eigenpairs) -> bool:
+    return bool(found.converged.all())
+
+
+def met(tol: float) -> Callable[[Estimate], bool]:
+    """Whether an estimate has the error that was asked for."""
+    return lambda found: found.exact or float(found.stderr) <= tol * abs(float(found))
 
 
 def trace_by_products(run: Context, hessian: Hessian, top: Eigenpairs) -> Estimate:
@@ -105,7 +138,7 @@ def trace_by_products(run: Context, hessian: Hessian, top: Eigenpairs) -> Estima
         mean, stderr = mean_and_stderr(np.array(samples))
         return Estimate(float(top.values.sum()) + mean, stderr, SECOND_OPINION, "random signs", check=top.check)
 
-    return run.stages.run(Estimate, "trace-by-products", compute)
+    return run.stages.run(Estimate, "trace-by-products", compute, largest_inputs(run))
 
 
 def closest_law(density: AtomicMeasure, size: int) -> Fit | None:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..errors import FileError, refuse
 from ..folders import StateFolder
 from ..result import Result
 from ..results.loading import load_result
+from ..results.plan import AnalysisPlan
 
 R = TypeVar("R", bound=Result)
-_HEADER = "belongs-to.json"
+_HEADER, _KEYS, _STATE = "belongs-to.json", "inputs.json", "-state"
+MOST_BYTES = 200_000_000  # of results that stay behind
+
+
+@dataclass(frozen=True)
+class Limit(Generic[R]):
+    """At most so many products, None without a limit; `met` says whether a result is what was asked for all the same."""
+
+    products: int | None
+    met: Callable[[R], bool]
 
 
 class Stages:
-    """Results by stage in a folder that belongs to one fingerprint; removed when all is done, and nothing else with it."""
+    """Results by stage in a folder that belongs to one problem, each with the inputs it came from."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, fingerprint: str) -> None:
         self.folder = None if folder is None else StateFolder(folder)
@@ -32,22 +44,40 @@ class Stages:
             raise
 
     def _belong(self, folder: StateFolder, fingerprint: str) -> None:
-        header = folder.path / _HEADER
-        if folder.own and not (header.is_file() and header.read_text() == json.dumps(fingerprint)):
-            refuse(
-                "an analysis goes on with the same problem, settings and version that it began with",
-                f"{str(folder.path)!r}, where another one was stopped",
-                f"Repeat that call, choose another folder, or delete {str(folder.path)!r} to start afresh.",
-                FileError,
-            )
-        folder.write(_HEADER, lambda f: f.write(json.dumps(fingerprint).encode()))
+        header = _read(folder.path / _HEADER) if _HEADER in folder.own else {}
+        if folder.own and header.get("belongs to") != fingerprint:
+            if not header.get("finished"):
+                refuse(
+                    "an analysis goes on with the same problem, settings and version that it began with",
+                    f"{str(folder.path)!r}, where another one was stopped",
+                    f"Repeat that call, choose another folder, or delete {str(folder.path)!r} to start afresh.",
+                    FileError,
+                )
+            for name in sorted(folder.own):  # of another problem, whose analysis came to its end
+                folder.remove(name)
+        self._keys: dict[str, list[Any]] = _read(folder.path / _KEYS) if _KEYS in folder.own else {}
+        self._fingerprint = fingerprint
+        self._head(finished=False)
 
-    def run(self, kind: type[R], name: str, compute: Callable[[], R]) -> R:
-        """The stage's result from disk if it is there, else computed and kept."""
+    def _head(self, finished: bool) -> None:
+        assert self.folder is not None
+        text = json.dumps({"belongs to": self._fingerprint, "finished": finished})
+        self.folder.write(_HEADER, lambda f: f.write(text.encode()))
+
+    def run(
+        self, kind: type[R], name: str, compute: Callable[[], R], inputs: object = "", limit: Limit[R] | None = None
+    ) -> R:
+        """The stage's result from disk if it is there and came from the same inputs, else computed and kept.
+
+        `limit` bounds its work: a result that met its goal is as good under any other.
+        """
         if self.folder is None:
             return compute()
-        path = self.folder.path / name
-        if f"{name}.json" in self.folder.own and path.with_name(name + ".json").exists():
+        path, key = self.folder.path / name, _key(inputs)
+        there = f"{name}.json" in self.folder.own and path.with_name(name + ".json").exists()
+        most = None if limit is None else limit.products
+        known = self._keys.get(name, [_key(""), None])
+        if there and known[0] == key:
             found = load_result(path)
             if not isinstance(found, kind):
                 refuse(
@@ -56,8 +86,15 @@ class Stages:
                     f"Delete {str(self.folder.path)!r} to start afresh.",
                     FileError,
                 )
-            return found
+            if limit is None or known[1] == most or limit.met(found):
+                return found
+        if there:  # of other inputs: gone before its key is, so that a kill leaves no result under a wrong key
+            for suffix in (".json", ".npz"):
+                self.folder.remove(name + suffix)
         result = compute()
+        self._keys[name] = [key, most]
+        keys = json.dumps(self._keys)
+        self.folder.write(_KEYS, lambda f: f.write(keys.encode()))
         for suffix in (".npz", ".json"):
             self.folder.claim(name + suffix)
         result.save(path)
@@ -74,14 +111,29 @@ class Stages:
         self.folder.write(file.name, lambda f: f.write(chosen.encode()))
         return chosen
 
-    def state(self, name: str) -> Path | None:
-        """Where the algorithm of a stage keeps its own state."""
-        return None if self.folder is None else self.folder.claim(f"{name}-state")
+    def state(self, name: str, inputs: object = "") -> Path | None:
+        """Where the algorithm of a stage keeps its own state: a place for each choice of its inputs."""
+        mark = f"-{_key(inputs)[:8]}" if inputs != "" else ""
+        return None if self.folder is None else self.folder.claim(f"{name}{mark}{_STATE}")
 
     def finish(self) -> None:
         """Everything is done: forget the state."""
         if self.folder is not None:
             self.folder.clear()
+
+    def rest(self) -> None:
+        """Everything is done: results stay for the next call, which takes those whose inputs are the same."""
+        if self.folder is None:
+            return
+        for name in sorted(name for name in self.folder.own if name.endswith(_STATE)):
+            self.folder.remove(name)
+        for name in ("plan.npz", "plan.json", "method.txt"):  # the next call makes its own
+            self.folder.remove(name)
+        files = [self.folder.path / name for name in self.folder.own]
+        if sum(file.stat().st_size for file in files if file.is_file()) > MOST_BYTES:
+            self.folder.clear()
+        else:
+            self._head(finished=True)
 
     def __enter__(self) -> Stages:
         return self
@@ -89,3 +141,20 @@ class Stages:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.folder is not None:
             self.folder.close()
+
+
+def kept_plan(stages: Stages, make: Callable[[], AnalysisPlan], inputs: object) -> AnalysisPlan:
+    """The plan that a stopped run of the same settings made, else a new one: what is done must not depend on both."""
+    return stages.run(AnalysisPlan, "plan", make, inputs)
+
+
+def _key(inputs: object) -> str:
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -17,6 +17,7 @@ class Bars:
     """One line on stderr for the stage under way; silent where nobody watches (no terminal, or --json)."""
 
     def __init__(self, console: Console, visible: bool) -> None:
+        self._console, self._told = console, visible
         self._visible = visible and console.is_terminal
         self._started = time.perf_counter()
         self._progress = Progress(
@@ -47,6 +48,11 @@ class Bars:
             self._show_if_slow()
 
         return on_product
+
+    def say(self, text: str) -> None:
+        """A line above the bar, for whoever watches; machines read it in the result."""
+        if self._told:
+            self._console.print(escape(text), soft_wrap=True)
 
     def _show_if_slow(self) -> None:
         if not self._live and time.perf_counter() - self._started > PATIENCE:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..arguments import need_count
+from ..deadline import stop_if_late
 from ..errors import refuse
 from .finite import all_finite
 from .layout import Layout
@@ -105,6 +106,7 @@ class LinearOperator(ABC):
 
     def apply(self, block: Tensor) -> Tensor:
         """A V for a local block `(n, k)` of this operator's layout."""
+        stop_if_late()
         return self._apply(block)
 
     @overload

@@ -10,7 +10,7 @@ CLEAR_GAP = 1.5  # below, the next eigenvalue is as good as the same
 
 
 def _sharpness(a: Analysis) -> str:
-    return "keep the step below it, or warm up" if a.sharpness > 0 else "check the sign of the loss"
+    return "for that optimiser, keep the step below it or warm up" if a.sharpness > 0 else "check the sign of the loss"
 
 
 def _trace(a: Analysis) -> str:

@@ -17,6 +17,7 @@ from ..result import Result
 from ..results.analysis import Analysis
 from ..results.claims import Outcome
 from ..results.monitoring import MonitoredRun
+from ..results.plan import AnalysisPlan, duration
 from ..results.stability import Stability
 from . import markup
 from .evidence import evidence_of
@@ -175,11 +176,12 @@ def _history(a: Analysis) -> str:
     c = a.history
     if c is None:
         return ""
-    columns = zip(c.labels, c.loss, c.sharpness, c.trace, 1 - c.diagonal_share, strict=True)
-    rows = [(label, *(f"{value:.4g}" for value in values)) for label, *values in columns]
-    return markup.disclosure(
-        "Numbers as a table", markup.table(("Step", "Loss", "λ_max", "Trace", "Between layers"), rows)
-    )
+    series = {"Loss": c.loss, "λ_max": c.sharpness, "Trace": c.trace, "Between layers": 1 - c.diagonal_share}
+    measured = {name: values for name, values in series.items() if values.size}
+    rows = [
+        (label, *(f"{one:.4g}" for one in values)) for label, *values in zip(c.labels, *measured.values(), strict=True)
+    ]
+    return markup.disclosure("Numbers as a table", markup.table(("Step", *measured), rows))
 
 
 def _breaks(a: Analysis) -> str:
@@ -220,10 +222,12 @@ def _glossary() -> str:
 def _provenance(a: Analysis) -> str:
     run = [*a.provenance.items(), ("products", f"{a.products:,}"), ("seconds", f"{a.seconds:.1f}")]
     run += [("note", note) for note in a.notes]
+    plan = "" if a.plan is None else markup.disclosure("Plan", "".join((_said(a.plan), _planned(a.plan))))
     shapes = [(name, " × ".join(str(size) for size in shape)) for name, shape in a.parameters.items()]
     return (
         '<section id="provenance-section"><h2>Settings and provenance</h2>'
         f"{markup.pairs_table(run)}"
+        f"{plan}"
         f"{markup.disclosure('Settings', markup.pairs_table(a.settings.items()))}"
         f"{markup.disclosure(f'{len(shapes)} parameter tensors', markup.pairs_table(shapes))}"
         f"{markup.disclosure('Model', f'<pre>{escape(a.model)}</pre>')}</section>"
@@ -285,6 +289,20 @@ def _stability(name: str, found: Stability) -> Part:
 
 def _or_dash(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
+
+
+def _said(plan: AnalysisPlan) -> str:
+    return "".join(f'<p class="read">{escape(line)}</p>' for line in plan.lines())
+
+
+def _planned(plan: AnalysisPlan) -> str:
+    rows = []
+    for stage in plan.stages:
+        ended = "left out" if not stage.kept else "cut off" if stage.cut else ""
+        took = "" if stage.took is None else duration(stage.took)
+        limit = "" if stage.products is None else f"{stage.products:,}"
+        rows.append((stage.said, duration(stage.seconds), took, limit, ended))
+    return markup.table(("Stage", "Planned", "Took", "Products at most", ""), rows)
 
 
 def _outcome(name: str, outcome: Outcome) -> Part:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..results.analysis import Analysis
+from ..results.plan import KRONECKER, LAYERS, PARTS, duration
 from .advice import ADVICE, CLEAR_GAP
+
+MORE_TIME = "raise --budget"  # what to do where time was short
 
 
 def summary_lines(a: Analysis) -> list[str]:
@@ -22,7 +25,10 @@ def summary_lines(a: Analysis) -> list[str]:
         ("Cost", _cost(a)),
         ("Next", what_next(a)),
     )
-    advised = [(name, f"{text} → {ADVICE[name](a)}" if name in ADVICE else text) for name, text in named]
+    advised = [
+        (name, f"{text} → {ADVICE[name](a)}" if name in ADVICE and not text.endswith(MORE_TIME) else text)
+        for name, text in named
+    ]
     return [f"{name + ':':<15}{text}" for name, text in advised]
 
 
@@ -66,7 +72,7 @@ def _outliers(a: Analysis) -> str:
 
 def _gauss_newton(a: Analysis) -> str:
     if a.gauss_newton_parts is None or a.gauss_newton_trace is None:
-        return "not separable: the loss is only known as a number (pass a torch loss to Problem.of)"
+        return _missing(a, PARTS, "not separable: the loss is only known as a number (pass a torch loss to Problem.of)")
     share = np.asarray(a.gauss_newton_parts.value / a.largest.values)
     count = max(1, min(a.gap[0], share.size))
     trace = float(a.gauss_newton_trace) / float(a.trace) if float(a.trace) else float("nan")
@@ -76,7 +82,7 @@ def _gauss_newton(a: Analysis) -> str:
 def _blocks(a: Analysis) -> str:
     layer = a.block_norms("layer")
     if layer is None:
-        return "not measured (one layer only, or switched off)"
+        return _missing(a, LAYERS, "not measured (one layer only, or switched off)")
     sign = "exact" if layer.exact else "estimated"
     return (
         f"{1 - layer.off_diagonal_share:.1%} of ‖H‖² lies in the {len(layer.names)} layers' own blocks ({sign}), "
@@ -86,10 +92,19 @@ def _blocks(a: Analysis) -> str:
 
 def _kronecker(a: Analysis) -> str:
     if not a.kronecker:
-        return "not measured (no linear or convolutional layer, or switched off)"
+        return _missing(a, KRONECKER, "not measured (no linear or convolutional layer, or switched off)")
     parts = [f"{d.layer} {1 - d.frobenius_error:.0%}" for d in a.kronecker[:4]]
     more = f" and {len(a.kronecker) - 4} more" if len(a.kronecker) > 4 else ""
     return f"E[M] ⊗ E[xxᵀ] explains {', '.join(parts)}{more} of each layer's Hessian (1 − relative Frobenius error)"
+
+
+def _missing(a: Analysis, stage: str, otherwise: str) -> str:
+    """Why a number is not there: the budget, where it was that."""
+    planned = None if a.plan is None else a.plan.stage(stage)
+    if planned is None or (planned.kept and not planned.cut):
+        return otherwise
+    why = "cut off" if planned.cut else "left out"
+    return f"{why} for the budget of {duration(a.plan.budget or 0.0) if a.plan else ''}: about {duration(planned.seconds)}; {MORE_TIME}"
 
 
 def _theory(a: Analysis) -> str:

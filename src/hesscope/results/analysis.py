@@ -15,6 +15,7 @@ from .history import TrainingHistory
 from .kronecker import KroneckerComparison, KroneckerPrediction
 from .landscape import Landscape
 from .layers import LayerTable
+from .plan import AnalysisPlan
 from .spectra import Eigenpairs, Estimate, SpectralDensity
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Analysis(Result):
     seconds: float
     landscape: Landscape | None = None
     layer_table: LayerTable | None = None
+    plan: AnalysisPlan | None = None
 
     def table(self) -> dict[str, Any]:
         """The main numbers, each with its error and how it was found."""

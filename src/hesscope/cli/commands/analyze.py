@@ -23,6 +23,8 @@ class Analyze(Source):
 
     out: Path = Path("hesscope-out")
     """Folder for the report, the results and the figures."""
+    budget: str = "5m"
+    """Time to keep: stages are planned by value per price and what does not fit is named; "none" runs everything."""
     formats: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg", "pdf")
     """File formats of the figures."""
     json: bool = False
@@ -34,7 +36,7 @@ class Analyze(Source):
         return self.out / "state"
 
     def run(self, bars: Bars) -> CommandOutput:
-        return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats)
+        return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats, self.budget)
 
 
 def _lines(found: Analysis) -> tuple[LossLine, ...]:
@@ -42,7 +44,12 @@ def _lines(found: Analysis) -> tuple[LossLine, ...]:
 
 
 def analyze_and_write(
-    loaded: Loaded, settings: AnalyzeConfig, out: Path, bars: Bars, formats: tuple[str, ...] = FORMATS
+    loaded: Loaded,
+    settings: AnalyzeConfig,
+    out: Path,
+    bars: Bars,
+    formats: tuple[str, ...] = FORMATS,
+    budget: str = "5m",
 ) -> CommandOutput:
     """Analyse, then write `analysis.json/.npz`, `report.html` and `figures/`."""
     from ...analysis.run import analyze
@@ -56,6 +63,8 @@ def analyze_and_write(
         checkpoints=loaded.checkpoints,
         title=loaded.title,
         source=loaded.source,
+        budget=budget,
+        on_plan=lambda plan: bars.say("\n".join(plan.lines())),
         resume=out / "state",
         watch=bars,
     )
@@ -84,9 +93,12 @@ def analyze_and_write(
         "claims": found.claims,
         "products": found.products,
         "seconds": found.seconds,
+        "plan": found.plan,
+        "notes": found.notes,
         "lines": lines,
     }
+    missing = [] if found.plan is None else found.plan.omissions()
     passed = found.verdict is None or found.verdict.passed
     return CommandOutput(
-        [f"{found.title}: {found.size:,} parameters", *lines], data, passed, [page, result, out / "figures"]
+        [f"{found.title}: {found.size:,} parameters", *lines, *missing], data, passed, [page, result, out / "figures"]
     )

@@ -1,0 +1,184 @@
+"""Which stages an analysis runs within its time, and how much of each: by value per price, before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..curvature import Problem
+from ..errors import HesscopeError
+from ..kron import decouplable_layers
+from ..partition import Partition
+from ..results.plan import (
+    CHECK,
+    GN_SPECTRUM,
+    KRONECKER,
+    LANDSCAPE,
+    LARGEST,
+    LAYER_TABLE,
+    LAYERS,
+    NEURONS,
+    PARTS,
+    SECOND,
+    SMALLEST,
+    SPECTRUM,
+    TRACE,
+    TRAINING,
+    TRAINING_BLOCKS,
+    AnalysisPlan,
+    PlannedStage,
+)
+from ..structure import norm_products
+from .config import AnalyzeConfig
+from .layer_prices import expected_products
+from .prices import Prices
+
+# What a reader would miss most, per stage; divided by its price it decides what is left out.
+VALUES = {PARTS: 10, LAYERS: 10, KRONECKER: 6, LANDSCAPE: 5, LAYER_TABLE: 5, TRAINING: 5, GN_SPECTRUM: 4, NEURONS: 4, SECOND: 2, TRAINING_BLOCKS: 2}  # fmt: skip
+RESERVE = 0.1  # of the budget: for what prices miss, and for writing the report
+NORM_PROBES, FEWEST_PROBES = 16, 4
+SECOND_OPINION = 24  # random vectors that confirm a trace, where the density's own do not
+# Products that stages usually take; limits, where there is a budget, are a share of it and no less than FACTOR of this.
+CHECKPOINT_PRODUCTS, TRACE_PRODUCTS, FACTOR = 30, 60, 1.5
+SHARES = {LARGEST: 0.3, SMALLEST: 0.15, TRACE: 0.15, SPECTRUM: 0.3}
+PASSES = 270  # over the data, of a landscape of three lines
+PASS, WIDE = 0.4, 2.5  # the price of a pass in gradients, and of float64 in float32
+FACTOR_GRADIENTS = 40  # of all Kronecker factors together, where they come in a few passes
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A stage that may be left out, with smaller versions of it: (amount, seconds), the whole one first."""
+
+    name: str
+    versions: tuple[tuple[int | None, float], ...]
+    unit: str = ""
+    products: int | None = None
+
+    @property
+    def value_per_second(self) -> float:
+        return VALUES[self.name] / max(self.versions[0][1], 1e-9)
+
+
+def make_plan(
+    problem: Problem,
+    config: AnalyzeConfig,
+    prices: Prices | None,
+    checkpoints: int,
+    budget: float | None,
+    spent: float = 0.0,
+) -> AnalysisPlan:
+    """The core (both ends, trace, spectrum) always; everything else by value per price until the time is gone."""
+    cost = prices or Prices(0.0, 0.0, 0.0)
+    core, wishes = _core(config, cost, budget), _wishes(problem, config, cost, checkpoints, budget)
+    left = float("inf") if budget is None else (1 - RESERVE) * budget - spent - sum(stage.seconds for stage in core)
+    chosen: dict[str, PlannedStage] = {}
+    # Blocks along training come last: without the rest of it there is nothing to draw them over.
+    for wish in sorted(wishes, key=lambda wish: (wish.name == TRAINING_BLOCKS, -wish.value_per_second)):
+        possible = wish.name != TRAINING_BLOCKS or chosen[TRAINING].kept
+        fitting = next((version for version in wish.versions if possible and version[1] <= left), None)
+        chosen[wish.name] = _planned(wish, fitting or wish.versions[0], kept=fitting is not None)
+        left -= fitting[1] if fitting is not None else 0.0
+    ordered = [chosen[wish.name] for wish in wishes]
+    return AnalysisPlan(budget, cost.gradient, cost.product, cost.gauss_newton, (*core, *ordered))
+
+
+def _planned(wish: Wish, version: tuple[int | None, float], kept: bool) -> PlannedStage:
+    return PlannedStage(wish.name, version[1], kept, version[0], wish.versions[0][0], wish.unit, wish.products)
+
+
+def _core(config: AnalyzeConfig, cost: Prices, budget: float | None) -> list[PlannedStage]:
+    """What every analysis has; with a budget, each with a limit on its products."""
+
+    def limit(name: str, usual: int) -> int | None:
+        if budget is None:
+            return None
+        return max(int(FACTOR * usual), int(SHARES[name] * budget / max(cost.product, 1e-9)))
+
+    largest, smallest = 3 * config.k, 40 + 10 * config.smallest
+    bottom = min(400, limit(SMALLEST, smallest) or 400)
+    whole = config.probes
+    affordable = whole
+    if budget is not None:
+        affordable = int(SHARES[SPECTRUM] * budget / max(cost.product * _per_probe(config), 1e-9))
+    probes = max(2, min(whole, affordable)) if whole > 2 else whole
+    checking = [PlannedStage(CHECK, 10 * cost.gradient + 2 * cost.product)] if config.check else []
+    return [
+        *checking,
+        PlannedStage(LARGEST, largest * cost.product, products=limit(LARGEST, largest)),
+        PlannedStage(SMALLEST, smallest * cost.product, products=bottom),
+        PlannedStage(TRACE, TRACE_PRODUCTS * cost.product, products=limit(TRACE, TRACE_PRODUCTS)),
+        PlannedStage(SPECTRUM, probes * _per_probe(config) * cost.product, True, probes, whole, "random vectors"),
+    ]
+
+
+def _per_probe(config: AnalyzeConfig) -> float:
+    """Products that a random vector usually takes: most stop early."""
+    return config.steps / 4
+
+
+def _wishes(
+    problem: Problem, config: AnalyzeConfig, cost: Prices, checkpoints: int, budget: float | None
+) -> list[Wish]:
+    found = []
+    if config.gauss_newton and problem.has_outputs:
+        traces = None if budget is None else max(90, int(SHARES[TRACE] * budget / max(cost.gauss_newton, 1e-9)))
+        found.append(Wish(PARTS, ((None, (config.k + TRACE_PRODUCTS) * cost.gauss_newton),), products=traces))
+        fewer = max(2, config.probes // 3)
+        price = _per_probe(config) * cost.gauss_newton
+        found.append(Wish(GN_SPECTRUM, tuple((n, n * price) for n in {fewer: 0, 2: 0}), "random vectors"))
+    found.append(Wish(SECOND, ((SECOND_OPINION, SECOND_OPINION * cost.product),), "random vectors"))
+    if config.block_maps:
+        found += _block_wishes(problem, config, cost)
+    layers = _guarded(lambda: len(decouplable_layers(problem)), 0) if config.decouple else 0
+    if layers:
+        each = 2.5 * config.k * cost.product
+        most = min(layers, config.decouple)
+        amounts = [n for n in (most, most // 2, 1) if n]
+        prices = tuple((n, n * each + FACTOR_GRADIENTS * cost.gradient) for n in dict.fromkeys(amounts))
+        found.append(Wish(KRONECKER, prices, "layers compared"))
+    if config.landscape:
+        wide = 1.0 if problem.dtype.itemsize == 8 else WIDE
+        found.append(Wish(LANDSCAPE, ((None, wide * (PASSES * PASS * cost.gradient + 6 * cost.product)),)))
+    table = expected_products(problem) if config.per_layer else None
+    if table is not None and table <= config.most_products:
+        found.append(Wish(LAYER_TABLE, ((None, table * cost.product + 10 * cost.gradient),)))
+    if checkpoints:
+        each = (CHECKPOINT_PRODUCTS + TRACE_PRODUCTS) * cost.product + 12 * cost.gradient
+        limit = None if budget is None else TRACE_PRODUCTS
+        amounts = [n for n in (checkpoints, checkpoints // 2, 2) if 2 <= n <= checkpoints] or [checkpoints]
+        found.append(Wish(TRAINING, tuple((n, n * each) for n in dict.fromkeys(amounts)), "checkpoints", limit))
+        if config.block_maps and Partition.by("layer", problem).count > 1:
+            blocks = _norm_versions(problem, "layer", cost)
+            found.append(
+                Wish(TRAINING_BLOCKS, tuple((n, checkpoints * price) for n, price in blocks), "random vectors a block")
+            )
+    return found
+
+
+def _block_wishes(problem: Problem, config: AnalyzeConfig, cost: Prices) -> Iterable[Wish]:
+    if Partition.by("layer", problem).count > 1:
+        yield Wish(LAYERS, _norm_versions(problem, "layer", cost), "random vectors a block")
+    if 2 <= Partition.by("neuron", problem).count <= config.most_blocks:
+        products = norm_products(problem, "neuron")
+        if products <= config.most_products:
+            yield Wish(NEURONS, ((None, products * cost.product + 20 * cost.gradient),))
+
+
+def _norm_versions(problem: Problem, kind: str, cost: Prices) -> tuple[tuple[int | None, float], ...]:
+    """With 16, 8 or 4 random vectors a block, where these decide the price."""
+    found: list[tuple[int | None, float]] = []
+    probes = NORM_PROBES
+    while probes >= FEWEST_PROBES:
+        price = norm_products(problem, kind, probes) * cost.product + 20 * cost.gradient  # type: ignore[arg-type]
+        if not found or price < found[-1][1]:
+            found.append((probes, price))
+        probes //= 2
+    return tuple(found)
+
+
+def _guarded(count: Callable[[], int], otherwise: int) -> int:
+    try:
+        return count()
+    except HesscopeError:
+        return otherwise
