@@ -29,11 +29,21 @@ def test_page_holds_everything_and_stays_under_eight_megabytes(tmp_path: Path) -
     page = write_report(sample(), tmp_path / "report.html")
     text = page.read_text()
     assert page.stat().st_size < 8_000_000
-    for anchor in ("summary", "spectrum", "blocks", "decoupling", "history", "claims", "evidence", "provenance"):
+    for anchor in (
+        "summary",
+        "spectrum",
+        "blocks",
+        "decoupling",
+        "landscape",
+        "history",
+        "claims",
+        "evidence",
+        "provenance",
+    ):
         assert f'id="{anchor}-section"' in text
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
     assert not re.search(r"(src|href)=[\"'](https?:)?//", own)
-    assert own.count("How to read it.") == 4
+    assert own.count("How to read it.") == 5
 
 
 def test_no_hostile_name_reaches_the_page_as_markup(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import as_float, shown
+from ..deadline import stop_if_late
 from ..errors import DerivativeError, HesscopeError, refuse
 from .conditions import running
 from .data import map_tensors
@@ -105,6 +106,7 @@ class Evaluation(nn.Module):
 
     def at(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters."""
+        stop_if_late()
         with (
             EVALUATION_LOCK,
             random_state_kept(self.draws_randomly) as random_state,

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from ..arguments import need_count
-from ..deadline import stop_if_late
 from ..errors import refuse
 from ..operators import LinearOperator
 from ..rng import Rng
@@ -202,7 +201,6 @@ class Problem:
 
     def evaluate(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool = False) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters; nothing of the model is changed."""
-        stop_if_late()
         with differentiable():
             batch = to_device(batch, self.device, self._batch_dtype)
             return self._evaluation.at(batch, parameters, traced)
