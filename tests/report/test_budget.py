@@ -68,7 +68,7 @@ def test_with_time_for_it_everything_runs_as_asked() -> None:
     assert all(stage.amount == stage.whole for stage in plan.stages)
     free = make_plan(_problem(), SMALL, None, 4, None)
     assert _kept(free) == _kept(plan)
-    assert [stage.products for stage in free.stages if stage.name != "smallest eigenvalues"] == [None] * 13
+    assert [stage.products for stage in free.stages if stage.name != "smallest eigenvalues"] == [None] * 14
 
 
 def test_without_time_only_the_core_is_left_and_the_rest_is_named_with_its_price() -> None:

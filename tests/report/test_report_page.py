@@ -141,7 +141,7 @@ def test_analysis_survives_a_file(tmp_path: Path) -> None:
 
 def test_figures_come_in_three_formats(tmp_path: Path) -> None:
     figures = analysis_figures(sample())
-    assert set(figures) == {"spectrum", "spectrum-linear", "counts", *BLOCKS, "decoupling", "history"}
+    assert set(figures) == {"spectrum", "spectrum-linear", "counts", *BLOCKS, "decoupling", "landscape-1", "history"}
     written = save_figures({"spectrum": figures["spectrum"]}, tmp_path)
     assert [path.suffix[1:] for path in written] == list(FORMATS)
     assert written[0].read_bytes()[:4] == b"\x89PNG"

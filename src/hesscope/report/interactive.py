@@ -21,7 +21,7 @@ def specification(picture: Picture) -> dict[str, Any]:
     """What page.js draws: a figure with one or more views."""
     views = [
         {
-            "label": panel.label,
+            "label": escape(panel.label),
             "data": [_trace(mark, panel.y.percent) for mark in panel.marks],
             "layout": _layout(panel),
         }
