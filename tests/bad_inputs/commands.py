@@ -179,7 +179,7 @@ ROWS = [
         "function-gives-mixed", "check mine.py:several", r"must return a hesscope\.Problem", "int", r"Problem\.of"
     ),
     bad_line("function-gives-empty", "check mine.py:empty", r"must return a hesscope\.Problem", "dict", r"Problem\.of"),
-    bad_line("weights-missing", "plan mine.py:make@w.npz", "weights must be an .npz", r"w\.npz", "numpy.savez"),
+    bad_line("weights-missing", "plan mine.py:make@w.npz", "weights must be in a file", r"w\.npz", "Check the path"),
     bad_line(
         "weights-name",
         "plan mine.py:make@w.npz",
@@ -232,9 +232,9 @@ ROWS = [
     bad_line(
         "weights-one-array",
         "plan mine.py:make@w.npy",
-        "weights must be an .npz of plain arrays",
+        "weights come from one of",
         r"w\.npy",
-        "numpy.savez",
+        "state_dict",
         files=with_user(lambda: np.save("w.npy", np.ones(3))),
     ),
     bad_line("preset-unknown", "check --preset resnet", "a preset must be known", "'resnet'", "mlp-digits"),

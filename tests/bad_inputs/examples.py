@@ -41,7 +41,6 @@ def _used(made: Any) -> Any:
 ROWS = [
     Row("data-number", lambda: of(batch=5), "data must be tensors", "int", r"data=\(inputs, targets\)"),
     Row("data-text", lambda: of(batch="mnist"), "data must be", "str", r"data=\(inputs, targets\)"),
-    Row("data-one-tensor", lambda: of(batch=inputs()), "data must be", "one tensor", r"data=\[inputs\]"),
     Row("data-nothing", lambda: of(batch=()), "data must hold", "none|0", r"\w"),
     Row("data-empty-list", lambda: of(batch=[]), "data must hold", "none|0", r"\w"),
     Row(

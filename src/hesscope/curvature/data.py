@@ -92,7 +92,8 @@ def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may
             "Pass data=(inputs, targets).",
         )
     if isinstance(data, Tensor):  # each of its rows would be taken for a batch
-        refuse("data must be (inputs, targets) or batches", "one tensor", "Pass data=[inputs], a list of one batch.")
+        do = "Pass data=(inputs, targets), or data=[inputs] for one batch without targets."
+        refuse("data must be two tensors or a list of batches", "one Tensor", do)
     # An iterator can be walked only once, so it is kept; a list can be walked again.
     return Batches(data, cache_bytes, isinstance(data, Iterator | list | tuple), may_be_empty)
 
