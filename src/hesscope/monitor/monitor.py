@@ -157,8 +157,11 @@ class Monitor:
             return None
         self._budget.begin()
         try:
+            # Most steps end here: asking must cost next to nothing beside a step of a small network.
+            if not self._is_due(step) or not self._budget.allows(self._reader.kind):
+                return None
             with differentiable(), random_state_kept():
-                return self._step(step, optimizer)
+                return self._read(int(step), optimizer, self._reader.kind)
         except Exception as error:
             self._complain(error)
             return None
@@ -186,7 +189,8 @@ class Monitor:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _step(self, step: int, optimizer: Any) -> Reading | None:
+    def _is_due(self, step: int) -> bool:
+        """Whether a reading is due at this step, by `every`; steps must grow."""
         if not is_count(step, 0):
             refuse("step must be an integer >= 0", shown(step), "Pass the number of steps taken so far.")
         left = self._file.rewind(step) if self._first else None
@@ -202,10 +206,7 @@ class Monitor:
         self._first = False
         due = step // self._every != self._seen // self._every
         self._seen = int(step)
-        kind = self._reader.kind
-        if not due or not self._budget.allows(kind):
-            return None
-        return self._read(int(step), optimizer, kind)
+        return due
 
     def _read(self, step: int, optimizer: Any, kind: str) -> Reading:
         before = self._elapsed()

@@ -16,9 +16,7 @@ from ..curvature.random_state import random_state_kept
 
 def held_out(data: Any, examples: int) -> Any:
     """At most `examples` examples of `data`, as copies; data of another form is handed on as it is."""
-    if data is None or isinstance(data, Mapping):
-        return _copied(data)
-    if is_example_tuple(data):
+    if data is None or isinstance(data, Mapping) or is_example_tuple(data):
         return _copied(first_examples(data, examples))
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         return Subset(data, range(min(examples, len(data))))  # type: ignore[arg-type]

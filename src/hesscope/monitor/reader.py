@@ -130,7 +130,7 @@ class Reader:
         values: dict[str, Any] = {"trace": found.trace, "trace_error": found.trace_error}
         if (share := self.shares.value()) is not None:
             values["diagonal_share"], values["diagonal_share_error"] = share
-        if problem.has_outputs:
+        if problem.has_outputs and tops.plain.value > 0:
             v = tops.vector(tops.plain)
             inside = float(v.double() @ (GaussNewton(problem) @ v).double())
             values |= {"gauss_newton_share": inside / tops.plain.value, "_others": 1}
