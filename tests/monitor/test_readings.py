@@ -96,6 +96,21 @@ def _gauss_newton(model: nn.Module, v: Tensor) -> float:
     return total / len(x)
 
 
+def test_a_direction_that_no_gradient_has_reached_is_named(tmp_path: Path) -> None:
+    """An input that is zero in training and not in the held-out batch: its weights have no second moment."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    x = X[:64].clone()
+    x[:, 0] = 0.0
+    nn.functional.cross_entropy(model(x), Y[:64]).backward()
+    optimizer.step()
+    with monitor_of(model, tmp_path) as monitor:
+        reading = monitor.step(0, optimizer)
+    assert reading is not None
+    assert reading.edge_ratio > 10
+    assert any("no second moment yet" in note for note in reading.notes)
+
+
 def test_batch_sharpness_against_dense_batches(tmp_path: Path) -> None:
     model = network()
     with monitor_of(model, tmp_path, batch_size=8) as monitor:
@@ -194,9 +209,7 @@ def test_trace_and_diagonal_share_are_unbiased_and_calibrated() -> None:
     labels = torch.arange(48) // 16
     op = Counted(hs.Dense(matrix))
     basis = KrylovBasis(op)
-    basis.append(
-        torch.linalg.eigh(matrix)[1][:, -1:] + 0.05 * torch.randn(48, 1, generator=torch.Generator().manual_seed(0))
-    )
+    basis.append(torch.randn(48, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
     for _ in range(3):
         basis.process(1)
     found = [probe(basis, labels, 3, hs.Rng(seed)) for seed in range(200)]
@@ -224,33 +237,39 @@ def test_a_share_needs_several_readings_before_it_has_an_error() -> None:
     assert error == pytest.approx(np.std([0.5, 0.7, 0.6], ddof=1) / math.sqrt(3))
 
 
-def test_a_direction_that_grew_unseen_is_found_when_readings_are_renewed(tmp_path: Path) -> None:
-    """Two networks side by side that never meet: the top vector of one says nothing of the other."""
+def test_a_direction_that_grew_unseen_is_found_by_a_fresh_vector() -> None:
+    """Two blocks that never meet: the top vector of one spans a space of its own, and says nothing of the other."""
+    matrix = torch.block_diag(_symmetric(30, 0), _symmetric(30, 1, top=50.0))
+    start = torch.zeros(60, 1, dtype=torch.float64)
+    start[:30, 0] = torch.linalg.eigh(matrix[:30, :30])[1][:, -1]
+    truth = float(torch.linalg.eigvalsh(matrix)[-1])
+    found = [
+        track(Counted(hs.Dense(matrix)), start, None, tol=0.02, most=20, rng=hs.Rng(0), fresh=fresh).plain.value
+        for fresh in (False, True)
+    ]
+    assert found[0] < 0.5 * truth
+    assert found[1] == pytest.approx(truth, rel=0.02)
 
-    class Pair(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = network(0), network(1)
-            with torch.no_grad():
-                self.b[2].weight.mul_(0.01)
 
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.stack([self.a(x), self.b(x)], 1)
+def test_a_renewed_reading_draws_a_fresh_vector(tmp_path: Path) -> None:
+    with monitor_of(network(), tmp_path, renew_every=2, slow_every=100) as monitor:
+        found = [monitor.step(step) for step in range(4)]
+    products = [reading.products for reading in found if reading is not None]
+    assert products[2] > products[1] == products[3]
 
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        parts = [nn.functional.cross_entropy(outputs[:, i], targets, reduction="none") for i in (0, 1)]
-        return parts[0] + parts[1]
 
-    model = Pair()
-    with monitor_of(model, tmp_path, loss=loss, renew_every=5, slow_every=100) as monitor:
-        monitor.step(0)
-        with torch.no_grad():
-            model.b[2].weight.mul_(600.0)
-        readings = [monitor.step(step) for step in range(1, 7)]
-    problem = hs.Problem.of(model, loss, HELD_OUT)
-    truth = float(hs.eigenpairs(problem, 1).values[0])
-    assert readings[-1] is not None
-    assert readings[-1].sharpness == pytest.approx(truth, rel=0.02)
+def test_the_residual_of_the_pencil_is_that_of_its_vector() -> None:
+    """Before anything has converged, against the dense matrix."""
+    matrix, draw = _symmetric(60, 0), torch.Generator().manual_seed(5)
+    scale, added = (torch.rand(2, 60, generator=draw, dtype=torch.float64) + 0.1).unbind()
+    found = track(Counted(hs.Dense(matrix)), None, Pencil(scale, added), tol=1e-6, most=6, rng=hs.Rng(0))
+    assert found.other is not None
+    w = found.vector(found.other) / scale.sqrt()
+    w /= w.norm()
+    root = scale.sqrt()
+    seen = root[:, None] * (matrix + torch.diag(added)) * root
+    assert float(w @ seen @ w) == pytest.approx(found.other.value, rel=1e-9)
+    assert float((seen @ w - found.other.value * w).norm()) == pytest.approx(found.other.residual, rel=1e-6)
 
 
 def test_data_of_every_form(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class Reader:
         values: dict[str, Any] = {"sharpness": tops.plain.value, "sharpness_error": tops.plain.error}
         values |= self._preconditioned(op, state, pencil, tops, most, rng, problem)
         others = values.pop("_within")
+        notes += values.pop("_notes", [])
         if kind != "quick":
             values |= self._slow(problem, tops, rng)
         products = op.count + values.pop("_others", 0)
@@ -121,6 +122,7 @@ class Reader:
             "optimizer": state.name,
             "binding": self._binding(direction, problem),
             "_within": top.within(self.settings.tol),
+            "_notes": _untrained(direction, state),
         }
 
     def _slow(self, problem: Problem, tops: TrackedTops, rng: Rng) -> dict[str, Any]:
@@ -172,6 +174,17 @@ def _state(problem: Problem, optimizer: Any, notes: list[str], strict: bool) -> 
             raise
         notes.append(str(error))
         return None
+
+
+def _untrained(direction: Tensor, state: OptimizerState) -> list[str]:
+    """A note where the direction lies in parameters that have hardly seen a gradient: their P is eps alone."""
+    weight = direction.double().square().cpu()
+    share = float(weight[state.floor].sum() / weight.sum().clamp_min(1e-300))
+    if share < 0.5:
+        return []
+    return [
+        f"{share:.0%} of the direction that binds lies in parameters with no second moment yet: eps alone sets their P"
+    ]
 
 
 def _new(optimizer: Any) -> bool:

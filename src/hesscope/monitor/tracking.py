@@ -70,13 +70,16 @@ def track(
 ) -> TrackedTops:
     """Rayleigh-Ritz on the vectors of the last reading, then on residuals, until both errors are at most `tol`.
 
-    At most `most` products. `fresh` adds a random vector, so that what grew unseen is found.
+    At most `most` products. `fresh` mixes a random vector into the start: a vector that has converged spans a space of
+    its own, in which another one that has overtaken it is never seen.
     """
     before, basis = op.count, KrylovBasis(op)
-    columns = [] if start is None else [start.to(dtype=op.dtype, device=op.device)]
-    if start is None or fresh:
-        columns.append(op.layout.draw(rng, 1, "normal", op.dtype, op.device))
-    basis.append(torch.cat(columns, 1))
+    first = None if start is None else start.to(dtype=op.dtype, device=op.device)
+    if first is None or fresh:
+        drawn = op.layout.draw(rng, 1, "normal", op.dtype, op.device)
+        drawn = drawn / float(op.layout.norms(drawn))
+        first = drawn if first is None else torch.cat([first[:, :1] + drawn, first[:, 1:]], 1)
+    basis.append(first)
     for _ in range(min(basis.pending, most)):
         basis.process(1)
     while True:
