@@ -9,6 +9,7 @@ import pytest
 
 # The packages that the tests of a file need; a file is collected where they are installed.
 NEEDED = {
+    "test_notebooks.py": ("nbclient", "pandas"),
     "test_huggingface.py": ("transformers", "peft"),
     "test_huggingface_folders.py": ("transformers", "peft"),
     "test_lightning.py": ("lightning",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HesscopeError
@@ -30,7 +31,16 @@ def new_figure(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise HesscopeError("figures need matplotlib; it is not installed. pip install hesscope[plots]") from error
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
+
+    class NotebookFigure(Figure):
+        """Shown by a notebook that has no pyplot, as the last line of a cell."""
+
+        def _repr_png_(self) -> bytes:
+            out = io.BytesIO()
+            self.savefig(out, format="png", dpi=90)
+            return out.getvalue()
+
+    figure = NotebookFigure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, **kwargs)
     for axis in figure.axes:

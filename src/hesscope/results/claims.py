@@ -46,6 +46,9 @@ class Outcome(Result):
             "holds": [said[claim.holds] for claim in self.claims],
         }
 
+    def _picture(self) -> Any:
+        return self.plot()
+
     @property
     def holds(self) -> bool:
         return all(claim.holds is not False for claim in self.claims)

@@ -1,0 +1,50 @@
+"""What a plan says against what a run takes: products are counted; times are measured, so only their source is tested."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import hesscope as hs
+
+
+def problem_of(width: int) -> hs.Problem:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 4))
+    return hs.Problem.of(model, "cross_entropy", (torch.randn(60, 8), torch.randint(0, 4, (60,))))
+
+
+@pytest.mark.parametrize("task", ["eigenpairs", "trace", "diagonal", "dense", "spectral_density"])
+def test_small_matrices_are_planned_as_what_they_are(task: str) -> None:
+    problem = problem_of(6)
+    found = hs.plan(problem, task)
+    assert found.products == problem.space.size
+    assert "whole matrix" in found.note
+
+
+def test_products_are_within_half_as_many_again() -> None:
+    problem = problem_of(60)
+    assert problem.space.size > 480
+    planned, taken = hs.plan(problem, "eigenpairs", k=5), hs.eigenpairs(problem, 5)
+    assert 1 / 1.5 <= planned.products / taken.products <= 1.5
+    assert hs.plan(problem, "spectral_density", tol=0, probes=2, steps=30).products == 60
+    small = problem_of(30)
+    assert hs.plan(small, "spectral_density").products == hs.spectral_density(small).products
+
+
+def test_a_product_is_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that advances a second at every look, a product takes one second."""
+    ticks = iter(range(10_000))
+    monkeypatch.setattr("hesscope.curvature.cost.time.perf_counter", lambda: float(next(ticks)))
+    found = hs.plan(problem_of(60), "eigenpairs", k=5)
+    # A gradient of all 60 seems to take a second too, so that the product is timed on 7 of them.
+    assert found.seconds == pytest.approx(found.products * 60 / 7, rel=1e-6)
+
+
+def test_a_way_out_where_memory_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hesscope.curvature.cost.free_bytes", lambda device: 1e4)
+    note = hs.plan(problem_of(60), "dense").note
+    assert "more than the 0.0 GB that are free" in note
+    assert "problem.select" in note
+    assert "max_basis" in hs.plan(problem_of(60), "eigenpairs", k=100).note
