@@ -20,11 +20,11 @@ SECTIONS = {  # name: title, module, function
     "gpt": ("Products and memory of a transformer", "products", "gpt_rows"),
     "eigenpairs": ("Eigenpairs", "spectra", "eigen_rows"),
     "density": ("Spectral density", "spectra", "density_rows"),
-    "readings": ("Readings along training", "readings", "rows"),
     "trace": ("Trace", "spectra", "trace_rows"),
     "structure": ("Dense Hessians and block norms", "structure", "rows"),
     "kron": ("Kronecker factors and layer Hessians", "kron", "rows"),
     "theory": ("Closed forms and limits", "theory", "rows"),
+    "readings": ("Readings along training", "readings", "rows"),
 }
 
 
