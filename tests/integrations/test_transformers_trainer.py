@@ -41,6 +41,7 @@ def _train(folder: Path, watch: dict[str, Any] | None, steps: int = 4) -> tuple[
         use_cpu=True,
         disable_tqdm=True,
         learning_rate=1e-2,
+        lr_scheduler_type="constant",
     )
     trainer = transformers.Trainer(model, args, train_dataset=_rows(16), eval_dataset=_rows(8))
     if watch is not None:

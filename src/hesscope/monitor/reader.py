@@ -188,9 +188,11 @@ def _untrained(direction: Tensor, state: OptimizerState) -> list[str]:
 
 
 def _new(optimizer: Any) -> bool:
-    """Whether an optimiser has not stepped yet: its state is empty, and that is no mistake."""
+    """Whether an optimiser does not move: it has not stepped yet, or its rates are zero; that is no mistake."""
     several = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
-    return all(isinstance(one, torch.optim.Optimizer) and not one.state for one in several)
+    groups = [group for one in several for group in getattr(one, "param_groups", ())]
+    still = bool(groups) and all(group.get("lr") == 0 for group in groups)
+    return still or all(isinstance(one, torch.optim.Optimizer) and not one.state for one in several)
 
 
 def _multiple(state: OptimizerState) -> tuple[float, float] | None:
