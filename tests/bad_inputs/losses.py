@@ -153,7 +153,7 @@ ROWS = [
     ),
     Row("class-weight-negative", lambda: _weighted(1.0, -1.0, 1.0), "weight", "-1", r"\w"),
     Row("class-weight-nan", lambda: _weighted(1.0, NAN, 1.0), "weight", "nan", r"\w"),
-    Row("class-weight-zero", lambda: _weighted(0.0, 0.0, 0.0), "must count for something", "0", "weighted by zero"),
+    Row("class-weight-zero", lambda: _weighted(0.0, 0.0, 0.0), "must count for something", "0", "of weight 0"),
     Row("class-weight-length", lambda: _weighted(1.0, 1.0), "weight.*3", r"2|\(2,\)", r"\w"),
     Row(
         "smoothing-above-one",
@@ -193,7 +193,7 @@ ROWS = [
     Row(
         "loss-misspelt", lambda: of(loss="crossentropy"), "a loss name must be known", "'crossentropy'", "cross_entropy"
     ),
-    Row("loss-none", lambda: of(loss=None), "loss must be a torch loss", "NoneType", "Names: cross_entropy"),
+    Row("loss-none", lambda: of(loss=None), "loss must be given", "tuple", "loss="),
     Row("loss-number", lambda: of(loss=0.5), "loss must be a torch loss", "float", "Names: cross_entropy"),
     Row(
         "loss-class", lambda: of(loss=nn.CrossEntropyLoss), "loss must be", "CrossEntropyLoss", r"CrossEntropyLoss\(\)"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -299,12 +300,16 @@ def test_interrupted_analysis_goes_on_where_it_was(
     """Stopped by ctrl-C in the second stage, it says how to go on; the same command then keeps the first stage."""
     (tmp_path / "slow.py").write_text(MLP + SLOW)
     command = [sys.executable, "-m", "hesscope.cli", "analyze", "slow.py:slow_problem", "--out", "out", *SMALL]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SLOW": "1"})
+    # A shell that runs the tests in the background lets its children ignore ctrl-C.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SLOW": "1"}, preexec_fn=heed
+    )
     while not (tmp_path / "out/state/smallest.json").exists():
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate()
+    _, error = process.communicate(timeout=300)
     assert process.returncode == 130
     assert b"run the same command again to go on" in error
     monkeypatch.setattr("hesscope.analysis.spectra.eigenpairs", None)  # the first stage must come from disk

@@ -47,9 +47,7 @@ def parse_budget(given: Any) -> float | None:
 
 def measure_prices(problem: Problem, gradient: float, hessian: Hessian, G: GaussNewton | None) -> Prices:
     """A second product of each matrix is timed: the first also proves derivatives and builds graphs."""
-    vector = torch.randn(problem.space.size, 1, generator=Rng(0).child("prices").torch()).to(
-        problem.device, problem.dtype
-    )
+    vector = hessian.layout.draw(Rng(0).child("prices"), 1, "normal", problem.dtype, problem.device)
     patience = math.inf if problem.distributed else PATIENCE  # processes multiply together
     times = [gradient, *(0.0 if op is None else _seconds(op, vector, patience) for op in (hessian, G))]
     if problem.distributed:  # one plan for all processes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ def warnings_as_notes(console: Console) -> Iterator[None]:
             console.print(f"note: {escape(text)}", soft_wrap=True)
 
     with warnings.catch_warnings():
+        if not sys.warnoptions:  # what `python -W` says goes
+            warnings.simplefilter("default")
         # Deprecations inside libraries are for those who write programs.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", PendingDeprecationWarning)

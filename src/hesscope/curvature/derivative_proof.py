@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from math import inf, ulp
+from math import inf, isfinite, ulp
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import DerivativeError, HesscopeError
+from ..errors import DerivativeError, HesscopeError, refuse
 from ..rng import Rng
 from .data import examples_in, map_tensors
 from .differences import STEPS, best_gap
@@ -193,6 +193,8 @@ def _proof(problem: Problem, what: str, gap_of: Callable[[_Trial, Precision], fl
                 said = f"torch says: {error}"
             # A product is the work of all processes, so they all refuse or none.
             wrong = problem.all_sum(torch.tensor([float(not gap <= precision.tolerance)], device=problem.device))
+            if float(wrong) and not isfinite(problem.totals[0]):
+                refuse("the loss must be finite", f"{problem.totals[0]}", "Check the data and the parameters for NaN.")
             faulty = find_faulty_modules(probe) or ((said,) if said else ()) if float(wrong) else ()
         narrowed = getattr(widening, "narrowed", None) or problem.dtype
         coarser = torch.finfo(narrowed).eps > torch.finfo(problem.dtype).eps and not float(wrong)

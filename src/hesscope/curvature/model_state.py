@@ -136,7 +136,7 @@ def from_checkpoint(
         refuse(
             "a checkpoint must hold every parameter that it is to replace",
             f"{len(found)} names, without {shown}",
-            "Is it that of another model, or of a part of it (an adapter)?",
+            "Is it that of another model? To replace some parameters only, use problem.at({...}, partial=True).",
         )
     return found
 

@@ -17,11 +17,11 @@ def new_tensors(
     model: nn.Module,
     state: Mapping[str, Tensor] | str | os.PathLike[str],
     own: Mapping[str, Tensor],
-    selected: Iterable[str],
+    needed: Iterable[str],
 ) -> dict[str, Tensor]:
-    """The tensors of `own` that `state` replaces. Arrays by hand (.npz) may be some of them, a dict must hold all that are
-    selected, and what trainers write is everything."""
+    """The tensors of `own` that `state` replaces. Arrays by hand (.npz) may be some of them, a dict must hold those that
+    are `needed`, and what trainers write is everything."""
     if not isinstance(state, str | os.PathLike):
-        return from_checkpoint(model, state, own, selected)
+        return from_checkpoint(model, state, own, needed)
     needed = [] if str(state).endswith(".npz") else names_in_checkpoints(model)
     return from_checkpoint(model, read_checkpoint(state), own, needed)

@@ -364,10 +364,10 @@ class Problem:
         kept = few_of(self.batches, need_count("examples", examples), lambda: self.divisible)
         return self._copy(batches=Batches(kept, float("inf"), True))
 
-    def at(self, state: Mapping[str, Tensor] | str | os.PathLike[str]) -> Problem:
-        """The same problem at other values, by name: a state dict of all selected parameters, and of buffers where there
-        are any; or a file or folder with a checkpoint: .pt, .ckpt (Lightning), .safetensors, .npz, Hugging Face."""
-        new = new_tensors(self.model, state, {**self.parameters, **self._fixed}, self.parameters)
+    def at(self, state: Mapping[str, Tensor] | str | os.PathLike[str], *, partial: bool = False) -> Problem:
+        """The same problem at other values, by name: a state dict of all selected parameters (`partial`: or of some), and of
+        buffers where there are any; or a checkpoint: .pt, .ckpt (Lightning), .safetensors, .npz, a Hugging Face folder."""
+        new = new_tensors(self.model, state, {**self.parameters, **self._fixed}, () if partial else self.parameters)
         return self._copy(
             parameters={name: new.get(name, t) for name, t in self.parameters.items()},
             fixed={name: new.get(name, t) for name, t in self._fixed.items()},

@@ -16,7 +16,7 @@ class CurvatureCallback(_Base):  # type: ignore[misc]
 
     Made with the trainer and added to it:
 
-    >>> trainer.add_callback(CurvatureCallback(trainer, every=20))  # doctest: +SKIP
+        trainer.add_callback(CurvatureCallback(trainer, every=20))
 
     loss, data: as in `hs.Monitor`. Without a loss the model's own is taken; without data the first evaluation batches,
     else the first training batches. Other arguments go to `hs.Monitor`; `out` is by default `curvature.jsonl` in

@@ -49,7 +49,10 @@ def landscape(
     `reach`: draw t within ±reach. The model breaks at the smallest |t| where |L − model| exceeds `share` of the model's
     own terms. Losses are those of all the data, in float64 where the model runs in it; nothing of yours is touched.
     """
-    need_problem(problem)
+    if need_problem(problem).distributed:
+        refuse(
+            "a landscape is taken in one process", "a problem of several", "Use distributed=False on some of the data."
+        )
     need_flag("plane", plane)
     need_count("count", count)
     distance = _positive("reach", reach)
