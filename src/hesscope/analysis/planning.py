@@ -165,12 +165,17 @@ def _block_wishes(problem: Problem, config: AnalyzeConfig, cost: Prices) -> Iter
             yield Wish(NEURONS, ((None, products * cost.product + 20 * cost.gradient),))
 
 
+# A map makes graphs of its own beside those that are kept: where memory is short, its products build them anew.
+_UNKEPT = 2.0
+
+
 def _norm_versions(problem: Problem, kind: str, cost: Prices) -> tuple[tuple[int | None, float], ...]:
     """With 16, 8 or 4 random vectors a block, where these decide the price."""
     found: list[tuple[int | None, float]] = []
     probes = NORM_PROBES
     while probes >= FEWEST_PROBES:
-        price = norm_products(problem, kind, probes) * cost.product + 20 * cost.gradient  # type: ignore[arg-type]
+        products = norm_products(problem, kind, probes)  # type: ignore[arg-type]
+        price = _UNKEPT * products * cost.product + 20 * cost.gradient
         if not found or price < found[-1][1]:
             found.append((probes, price))
         probes //= 2
