@@ -91,3 +91,20 @@ def test_the_doctor_says_what_is_missing_for_what(
     for name, version in found["packages"].items():
         if version is None:
             assert any(line.startswith(name) and "pip install hesscope[" in line for line in said.splitlines())
+
+
+@pytest.mark.parametrize(("lowest", "said"), [(-0.001, "G can stand for H here"), (-4.0, "at the top only")])
+def test_gauss_newton_stands_for_a_matrix_without_negative_curvature_only(lowest: float, said: str) -> None:
+    """tr G = tr H in both, as of networks that are affine in each parameter."""
+    found = sample()
+    density = replace(found.density, nodes=np.array([lowest, 1.0, 9.0]), weights=np.array([0.2, 0.5, 0.3]))
+    line = summary_lines(replace(found, density=density, gauss_newton_trace=found.trace))[4]
+    assert line.startswith("Gauss-Newton:")
+    assert said in line
+
+
+def test_what_is_to_be_typed_is_code_on_the_page(tmp_path: Path) -> None:
+    page = write_report(sample(), tmp_path / "report.html").read_text()
+    lines = page.split('<dl class="lines">')[1].split("</dl>")[0]
+    assert "<code>hesscope" in lines
+    assert "`" not in lines

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..results.analysis import Analysis
 
 CLEAR_GAP = 1.5  # below, the next eigenvalue is as good as the same
+PART = 0.1  # of the curvature: less may be missing where one matrix stands for another
 
 
 def _sharpness(a: Analysis) -> str:
@@ -37,7 +38,12 @@ def _gauss_newton(a: Analysis) -> str:
     if a.gauss_newton_trace is None:
         return "give outputs and loss apart to learn how much G explains"
     share = float(a.gauss_newton_trace) / float(a.trace) if float(a.trace) else 0.0
-    return "G can stand for H here" if 0.9 <= share <= 1.1 else "use H itself: G alone misses part of it"
+    if not 1 - PART <= share <= 1 + PART:
+        return "use H itself: G alone misses part of it"
+    # The trace of H - G can vanish where H - G does not, and G has no negative eigenvalues.
+    if a.negative_weight > PART:
+        return "G can stand for H at the top only: it lacks the negative curvature"
+    return "G can stand for H here"
 
 
 def _blocks(a: Analysis) -> str:

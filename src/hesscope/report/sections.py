@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
@@ -101,6 +102,11 @@ def _analysis(a: Analysis) -> list[Part]:
     return parts
 
 
+def _with_code(text: str) -> str:
+    """A plain line for the page: what stands between backticks is to be typed."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _summary(a: Analysis) -> str:
     error = float(a.largest.residuals[0])
     trace_error = "exact" if a.trace.exact else f"± {a.trace.stderr:.2g}"
@@ -115,7 +121,7 @@ def _summary(a: Analysis) -> str:
     if layer is not None:
         tiles.append(markup.tile("In the layers' own blocks", f"{1 - layer.off_diagonal_share:.1%}", "of ‖H‖²"))
     lines = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(text.strip())}</dd>"
+        f"<dt>{escape(name)}</dt><dd>{_with_code(text.strip())}</dd>"
         for name, _, text in (line.partition(":") for line in summary_lines(a))
     )
     alarm = "".join(f'<p class="alarm" role="alert">{escape(note)}</p>' for note in a.notes if "failed" in note)
