@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from ..curvature import Problem
@@ -13,6 +13,7 @@ from ..curvature.data import examples_in, in_batches_of
 from ..curvature.engines.backward import pull_back
 from ..curvature.evaluation import gradient_of
 from ..curvature.gradient_mode import differentiable
+from ..step_stability.batches import ratio_of_means
 
 LEAST = 2
 
@@ -29,13 +30,8 @@ def batch_sharpness(problem: Problem, size: int) -> tuple[float, float, int] | N
         parts += in_batches_of(batch, size)
     if len(parts) < LEAST:
         return None
-    rows = torch.tensor([_one(problem, part) for part in parts], dtype=torch.float64)
-    bent, length = rows.mean(0).tolist()
-    if not length > 0:
-        return None
-    value = bent / length
-    spread = (rows[:, 0] - value * rows[:, 1]).square().sum() / (len(parts) * (len(parts) - 1))
-    return value, math.sqrt(float(spread)) / length, 1
+    value, error = ratio_of_means(np.array([_one(problem, part) for part in parts]))
+    return None if math.isnan(value) else (value, error, 1)
 
 
 @differentiable()

@@ -49,8 +49,8 @@ def batch_curvature(
         away = mean - whole
         noise.append(size * _dot(away, away) / max(1 - size / total, 1e-12))
         sizes.append(size)
-    value, error = _ratio(np.array(plain))
-    seen, seen_error = _ratio(np.array(own))
+    value, error = ratio_of_means(np.array(plain))
+    seen, seen_error = ratio_of_means(np.array(own))
     square = _dot(whole, whole)
     spread = float(np.std(noise, ddof=1)) / math.sqrt(len(noise))
     return BatchCurvature(
@@ -147,7 +147,7 @@ def _dot(a: Tensor, b: Tensor) -> float:
     return float(a.double() @ b.double())
 
 
-def _ratio(pairs: Array) -> tuple[float, float]:
+def ratio_of_means(pairs: Array) -> tuple[float, float]:
     """Σa / Σb and its standard error over the draw of the pairs."""
     above, below = pairs.T
     if not below.sum() > 0:

@@ -8,11 +8,13 @@ from torch import Tensor
 from ..curvature import CurvatureOperator
 from ..errors import refuse
 from ..operators import Layout, LinearOperator
+from ..operators.content import digest
+from ..operators.derived import Derived
 from .optimizer_state import OptimizerState
 from .step_rules import TensorStep
 
 
-class Preconditioned(LinearOperator):
+class Preconditioned(Derived):
     """P^(-1/2) (± H + κ) P^(-1/2), with P, the rates of groups and their weight decay read from an optimiser.
 
     Symmetric, one product of the curvature matrix per product; stable below `state.edge`.
@@ -26,7 +28,7 @@ class Preconditioned(LinearOperator):
                 f"{shape}",
                 "Make both from the same problem.",
             )
-        self.curvature, self.state = curvature, state
+        self.inner, self.state = curvature, state
         here = curvature.layout.local
         self._root = state.inverse_preconditioner.sqrt()[here, None].to(curvature.device, curvature.dtype)
         self._decay = state.coupled_decay[here, None].to(curvature.device, curvature.dtype)
@@ -42,32 +44,20 @@ class Preconditioned(LinearOperator):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.curvature.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.curvature.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.curvature.device
+        return self.inner.shape
 
     @property
     def layout(self) -> Layout:
-        return self.curvature.layout
+        return self.inner.layout
 
     @property
     def preferred_block(self) -> int:
-        return self.curvature.preferred_block
-
-    @property
-    def verified(self) -> str:
-        return self.curvature.verified
+        return self.inner.preferred_block
 
     @property
     def fingerprint(self) -> str:
         numbers = (self._root, self._decay, self._shift, *(root for _, root, *_ in self._matrices))
-        return repr(("Preconditioned", self.curvature.fingerprint, [float(x.double().norm()) for x in numbers]))
+        return repr(("Preconditioned", self.inner.fingerprint, digest(*numbers)))
 
     def root(self, block: Tensor) -> Tensor:
         """P^(-1/2) V: from the operator's vectors to directions in the parameters."""
@@ -80,7 +70,7 @@ class Preconditioned(LinearOperator):
 
     def _apply(self, block: Tensor) -> Tensor:
         inside = self.root(block)
-        product: Tensor = self._sign * self.curvature.apply(inside) + self._decay * inside
+        product: Tensor = self._sign * self.inner.apply(inside) + self._decay * inside
         return self.root(product).add_(self._shift * block)
 
 
