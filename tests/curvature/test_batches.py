@@ -334,3 +334,16 @@ def test_how_batches_of_a_coupled_loss_combine_is_said_or_asked() -> None:
     even = [(x[:10], y[:10]), (x[10:], y[10:])]
     mean = sum(float(Spread()(model(a), b).detach()) for a, b in even) / 2
     assert hs.Problem.of(model, Spread(), even).loss_value() == pytest.approx(mean, rel=1e-12)
+
+
+def test_a_problem_runs_its_first_batch_once_and_a_few_examples_more() -> None:
+    seen = []
+
+    class Counted(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    hs.Problem.of(Counted(3, 2), "mse", (torch.randn(512, 3), torch.randn(512, 2)))
+    assert seen.count(512) == 1
+    assert sum(seen) < 512 + 64

@@ -50,7 +50,7 @@ def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pyt
         return plain(model, x)
 
     monkeypatch.setattr(nn.Sequential, "__call__", counted)
-    found = hs.analyze(problem, AnalyzeConfig(k=5, smallest=1, probes=2, steps=20, landscape=False), budget=None)
+    found = hs.analyze(problem, AnalyzeConfig(k=5, smallest=1, probes=2, steps=20, landscape=False), budget="1h")
     assert len(found.kronecker) == 3
     assert len(found.blocks) == 2
     assert found.gauss_newton_trace is not None

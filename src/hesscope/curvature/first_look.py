@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import HesscopeError, refuse
-from .data import first_examples, map_tensors, tensors_of
+from .data import examples_in, first_examples, map_tensors, tensors_of
 from .determinism import explain_forward_error, same_value
 from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
@@ -16,6 +16,8 @@ from .random_state import random_state_kept
 
 if TYPE_CHECKING:
     from .problem import Problem
+
+_LARGE, _FEW = 8, 2  # examples: from so many on, so few are run a second time
 
 
 def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, float] | None:
@@ -37,19 +39,11 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         evaluation.recomputes = run.recomputed
         evaluation.changes_inputs = any(name.startswith("input ") for name in run.written - set(evaluation.state))
         evaluation.casts_to_float32 = run.casts_to_float32
+        # Watching may choose other kernels, which round differently in low precision: plain runs decide there.
+        coarse = run.casts_to_less or torch.finfo(problem.dtype).bits < 32
         first = _in_its_own_digits(problem, evaluation, first)
-        again = _value(problem, evaluation, next(iter(problem.batches)))
-        if not same_value(first[0], again[0]):
-            # Watching may choose other kernels, which round differently in low precision: two plain runs decide.
-            first, again = again, _value(problem, evaluation, next(iter(problem.batches)))
-        if not same_value(first[0], again[0]):
-            refuse(
-                "the loss must be a fixed function of the parameters",
-                f"{first[0]:.8g} and {again[0]:.8g} for the first batch on two calls",
-                "It draws numbers itself: pass the noise with the data, or use the mean."
-                if problem.freeze
-                else "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
-            )
+        if coarse or not _few_repeat(problem, evaluation, batch):
+            first = _repeated(problem, evaluation, first)
         assert random_state is not None
         evaluation.draws_randomly = random_state.moved()
         _look_at_graph(problem, evaluation, batch, theirs)
@@ -65,6 +59,36 @@ def _in_its_own_digits(problem: Problem, evaluation: Evaluation, first: tuple[fl
     except Exception:
         evaluation.casts_to_float32 = False
         return first
+
+
+def _few_repeat(problem: Problem, evaluation: Evaluation, batch: Any) -> bool:
+    """Whether a large first batch may count as seen twice: a few of its examples give the same on two passes of the data.
+    Every product compares the whole of it again."""
+    if (examples_in(batch) or 0) < _LARGE:
+        return False
+    try:
+        first, again = (
+            _value(problem, evaluation, first_examples(one, _FEW))[0] for one in (batch, next(iter(problem.batches)))
+        )
+    except Exception:
+        return False  # not to be cut
+    return same_value(first, again)
+
+
+def _repeated(problem: Problem, evaluation: Evaluation, first: tuple[float, float]) -> tuple[float, float]:
+    """The value of the first batch once more, or a refusal."""
+    again = _value(problem, evaluation, next(iter(problem.batches)))
+    if not same_value(first[0], again[0]):
+        first, again = again, _value(problem, evaluation, next(iter(problem.batches)))
+    if not same_value(first[0], again[0]):
+        refuse(
+            "the loss must be a fixed function of the parameters",
+            f"{first[0]:.8g} and {again[0]:.8g} for the first batch on two calls",
+            "It draws numbers itself: pass the noise with the data, or use the mean."
+            if problem.freeze
+            else "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+        )
+    return first
 
 
 def _value(problem: Problem, evaluation: Evaluation, batch: Any) -> tuple[float, float]:

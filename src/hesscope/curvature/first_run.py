@@ -101,8 +101,16 @@ class FirstRun:
     @property
     def casts_to_float32(self) -> bool:
         """Whether it asks for float32 somewhere, and for nothing coarser."""
-        asked = {dtype for dtype in self._calls.types if dtype.is_floating_point}
-        return torch.float32 in asked and asked <= {torch.float32, torch.float64}
+        return torch.float32 in self._asked and not self.casts_to_less
+
+    @property
+    def casts_to_less(self) -> bool:
+        """Whether it asks for anything coarser than float32."""
+        return not self._asked <= {torch.float32, torch.float64}
+
+    @property
+    def _asked(self) -> set[torch.dtype]:
+        return {dtype for dtype in self._calls.types if dtype.is_floating_point}
 
     @property
     def written(self) -> set[str]:

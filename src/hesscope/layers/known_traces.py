@@ -9,6 +9,8 @@ Hessian adds a term, which products estimate.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +26,7 @@ from ..linalg.exact import SMALL
 from ..linalg.traces import trace as generic_trace
 from ..results.spectra import Estimate
 from ..rng import Rng
+from .capturing import Capture
 from .example_gradients import ExampleGradients, one_row_each, total_of, zeros
 from .facts import ProblemFacts, facts_of
 
@@ -116,6 +119,7 @@ class _Parts:
         self.gradients = ExampleGradients(self.problem, layers)
         self.exact_columns = facts.rows_are_examples and 0 < facts.columns <= MOST_COLUMNS
         self.columns = facts.columns
+        self._only: tuple[Any, Capture] | None = None
         self.any_columns = facts.columns > 0
         if not self.any_columns:
             self.covered = []
@@ -130,11 +134,15 @@ class _Parts:
 
     def columns_fit(self, limit: int) -> bool:
         """Whether exact sums stay within so many passes: asked of all data, for one forward pass, before any is spent."""
-        other = 0
+        if tuple(self.covered) in _KNOWN.get(self.problem, {}):
+            return True
+        other, pieces = 0, 0
         for batch in self.gradients.pieces():
             run = self.gradients.capture(batch)
             assert isinstance(run.terms, OutputLoss)
             other += not one_row_each(run, batch) or run.terms.columns() > limit
+            pieces += 1
+            self._only = (batch, run) if pieces == 1 else None
         # Summed over processes, so that all of them decide alike.
         return not float(self.problem.all_sum(torch.tensor([other], dtype=torch.float64, device=self.problem.device)))
 
@@ -152,8 +160,7 @@ class _Parts:
     def _by_columns(self) -> tuple[float | None, int]:
         """The trace, unless some example is several rows, and the passes spent."""
         total, passes = torch.zeros(2, dtype=torch.float64), 0
-        for batch in self.gradients.pieces():
-            run = self.gradients.capture(batch)
+        for batch, run in self._runs():
             assert isinstance(run.terms, OutputLoss)
             total[1] += not one_row_each(run, batch)
             columns = run.terms.columns()
@@ -163,6 +170,14 @@ class _Parts:
         # Summed over processes, so that all of them decide alike.
         value, other = self.problem.all_sum(total).tolist()
         return None if other else value * self.problem.scale, passes
+
+    def _runs(self) -> Iterator[tuple[Any, Capture]]:
+        """All data, piece by piece; data of one piece that was run already is not run again."""
+        if self._only is not None:
+            yield self._only
+            return
+        for batch in self.gradients.pieces():
+            yield batch, self.gradients.capture(batch)
 
     def _by_signs(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
         samples: list[float] = []

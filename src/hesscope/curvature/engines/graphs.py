@@ -27,6 +27,7 @@ class TracedGradient:
 
     value: float
     gradients: tuple[Tensor | None, ...]
+    held_bytes: int = 0
 
 
 class GradientGraphs(KeptGraphs[TracedGradient]):
@@ -47,7 +48,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
         split = None if head is None else head.evaluate(batch, self.leaves)
         if split is not None:
             gradients = split.gradient(self.leaves, self.through_loss)
-            return TracedGradient(split.value, gradients)
+            return TracedGradient(split.value, gradients, split.held_bytes)
         terms = self.problem.evaluate(batch, self.leaves)
         gradients = gradient_of(terms, self.leaves, create_graph=True, through_loss=self.through_loss)
         return TracedGradient(value_of(terms), gradients)

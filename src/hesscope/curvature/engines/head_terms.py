@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..losses.softmax import SoftmaxLoss
 
-_CHUNK_BYTES = 32_000_000  # of logits; about six tensors of this size live at once
+_CHUNK_BYTES = 32_000_000  # of logits; about six tensors of this size live at once: less than that is kept
 
 
 @dataclass
@@ -30,16 +30,28 @@ class HeadTerms:
     row_weight: Tensor
     count: float
     value: float = float("nan")  # Σ ℓ, once a slope or a value was computed
+    _only: SoftmaxLoss | None = None  # the loss of all rows, where one chunk holds them
 
     def chunks(self) -> Iterator[tuple[slice, SoftmaxLoss]]:
         """Rows and their loss, logits included, a few at a time."""
-        x, weight = self.x.detach(), self.weight.detach()
+        step = max(1, _CHUNK_BYTES // (len(self.weight) * self.weight.element_size()))
+        if len(self.x) <= step:
+            self._only = self._only or self._rows(slice(None))
+            yield slice(0, len(self.x)), self._only
+            return
+        for start in range(0, len(self.x), step):
+            here = slice(start, min(start + step, len(self.x)))
+            yield here, self._rows(here)
+
+    def _rows(self, here: slice) -> SoftmaxLoss:
         bias = None if self.bias is None else self.bias.detach()
-        step = max(1, _CHUNK_BYTES // (len(weight) * weight.element_size()))
-        for start in range(0, len(x), step):
-            here = slice(start, min(start + step, len(x)))
-            logits = torch.nn.functional.linear(x[here], weight, bias)
-            yield here, SoftmaxLoss(logits, float("nan"), self.row_weight[here], self.labels[here], None)
+        logits = torch.nn.functional.linear(self.x.detach()[here], self.weight.detach(), bias)
+        return SoftmaxLoss(logits, float("nan"), self.row_weight[here], self.labels[here], None)
+
+    @property
+    def held_bytes(self) -> int:
+        """Logits and probabilities that stay, where one chunk holds all rows."""
+        return 0 if self._only is None else 2 * self._only.f.nbytes
 
     def gradient(self, leaves: Mapping[str, Tensor], through_loss: bool) -> tuple[Tensor | None, ...]:
         """The gradient of the batch's sum as a graph; with `through_loss=False` the slope in the logits is held fixed."""

@@ -36,6 +36,10 @@ class _Linearised:
     pullback: tuple[Tensor | None, ...]
     head: HeadTerms | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self.head is None else self.head.held_bytes
+
     def bend(self, middle: Middle, image: Tensor) -> Tensor:
         """The row-wise map between J and Jᵀ."""
         assert self.rows is not None

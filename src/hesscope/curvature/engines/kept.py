@@ -27,9 +27,12 @@ _STRIP = 4096  # rows of a block that stay in the cache while they are transpose
 
 
 class Traced(Protocol):
-    """The graph of a batch, with the value of its loss."""
+    """The graph of a batch, with the value of its loss, and the bytes it holds beside what autograd saves."""
 
     value: float
+
+    @property
+    def held_bytes(self) -> int: ...
 
 
 _Graph = TypeVar("_Graph", bound=Traced)
@@ -192,8 +195,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
                     raise
                 graph = self.trace(piece)
                 total = bytes_in_graph(graph, own)
-            del graph
-            return total
+            return total + graph.held_bytes
 
         return float(sum(in_pieces(self.problem, batch, saved)))
 
