@@ -136,13 +136,12 @@ class _Parts:
         """Whether exact sums stay within so many passes: asked of all data, for one forward pass, before any is spent."""
         if tuple(self.covered) in _KNOWN.get(self.problem, {}):
             return True
-        other, pieces = 0, 0
-        for batch in self.gradients.pieces():
+        other = 0
+        for index, batch in enumerate(self.gradients.pieces()):
             run = self.gradients.capture(batch)
             assert isinstance(run.terms, OutputLoss)
             other += not one_row_each(run, batch) or run.terms.columns() > limit
-            pieces += 1
-            self._only = (batch, run) if pieces == 1 else None
+            self._only = (batch, run) if index == 0 else None
         # Summed over processes, so that all of them decide alike.
         return not float(self.problem.all_sum(torch.tensor([other], dtype=torch.float64, device=self.problem.device)))
 
