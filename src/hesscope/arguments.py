@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,12 @@ def shown(value: Any) -> str:
     """Numbers and texts as they are written, everything else by its type."""
     plain = value is None or isinstance(value, str | bool | int | float | np.generic)
     return repr(value.item() if isinstance(value, np.generic) else value) if plain else type(value).__name__
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """The first few of many names, for a message."""
+    every = list(names)
+    return ", ".join(every[:most]) + (", ..." if len(every) > most else "")
 
 
 def real_array(name: str, value: Any, do: str = "Pass a NumPy array or nested lists.") -> Array:

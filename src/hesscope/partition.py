@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
+from .arguments import listed
 from .curvature.given_problem import need_problem
 from .errors import refuse
 from .layers.attention import along, head_slices
@@ -157,5 +158,8 @@ def _output_layer(space: ParameterSpace, model: nn.Module) -> str:
 
 
 def _uncovered(missing: list[str]) -> NoReturn:
-    shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-    refuse("a partition must cover every selected parameter", f"none for {shown}", "Add a block with a glob for them.")
+    refuse(
+        "a partition must cover every selected parameter",
+        f"none for {listed(missing)}",
+        "Add a block with a glob for them.",
+    )

@@ -63,6 +63,8 @@ def refuse_own_batches(problem: Problem, data: Any, batch_size: int) -> None:
     cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > 2 * batch_size
     if cut_by_us and not problem.divisible:
         _ = problem.totals  # a loss that is not finite has no parts, and says so itself
+        for index, batch in enumerate(problem.batches):  # nor has one that draws numbers
+            problem.confirm(index, problem.value_of(batch)[0])
         refuse(
             "examples must not see each other where Hesscope makes the batches",
             f"{sum(sizes)} examples whose loss is not the sum of its parts, and batches of {batch_size}",

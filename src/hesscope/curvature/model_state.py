@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..arguments import listed
 from ..errors import refuse
 from ..operators.finite import all_finite
 from ..space import ParameterSpace
@@ -115,7 +116,7 @@ def from_checkpoint(
             continue
         key = names.get(name)
         if key is None or key not in own:
-            shown = ", ".join(list(own)[:8]) + (", ..." if len(own) > 8 else "")
+            shown = listed(own, 8)
             refuse("every name must be that of a parameter or buffer", f"{name!r}", f"The model has: {shown}.")
         value = _tensor(name, value)
         if tuple(value.shape) != tuple(own[key].shape):
@@ -132,10 +133,9 @@ def from_checkpoint(
         found[key] = new
     missing = [name for name in needed if name not in found]
     if missing:
-        shown = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
         refuse(
             "a checkpoint must hold every parameter that it is to replace",
-            f"{len(found)} names, without {shown}",
+            f"{len(found)} names, without {listed(missing)}",
             "Is it that of another model? To replace some parameters only, use problem.at({...}, partial=True).",
         )
     return found

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..arguments import listed
 from ..errors import HesscopeError, refuse
 
 
@@ -52,7 +53,7 @@ def load_model(folder: str | os.PathLike[str]) -> nn.Module:
     if missing:
         refuse(
             "the weights must be those of the model that config.json names",
-            f"none for {', '.join(missing[:4])}" + (", ..." if len(missing) > 4 else ""),
+            f"none for {listed(missing)}",
             "Save the whole model: the missing weights would be random.",
         )
     return model.eval()  # type: ignore[no-any-return]

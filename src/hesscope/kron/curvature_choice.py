@@ -7,6 +7,7 @@ from typing import Literal, NoReturn
 
 from torch import Tensor
 
+from ..arguments import listed
 from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..curvature.gradient_mode import differentiable
@@ -168,4 +169,4 @@ def _refuse_missing(problem: Problem, facts: ProblemFacts, name: str) -> NoRetur
 
 
 def _shown(names: list[str]) -> str:
-    return (", ".join(names[:12]) + (", ..." if len(names) > 12 else "")) or "none"
+    return listed(names, 12) or "none"

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from ..operators import Counted, Layout, LinearOperator, Matrix
-from ..operators.derived import Derived
+from ..operators import Counted, LinearOperator, Matrix
+from ..operators.derived import OnSameVectors
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
@@ -64,7 +64,7 @@ def spectral_norm(
     return Estimate(value, error, counted.count - before, "lanczos", exact=is_small(counted, max_products))
 
 
-class Gram(Derived):
+class Gram(OnSameVectors):
     """AᵀA, for two products with A."""
 
     def __init__(self, inner: LinearOperator) -> None:
@@ -73,14 +73,6 @@ class Gram(Derived):
     @property
     def shape(self) -> tuple[int, int]:
         return self.inner.shape[1], self.inner.shape[1]
-
-    @property
-    def layout(self) -> Layout:
-        return self.inner.layout
-
-    @property
-    def preferred_block(self) -> int:
-        return self.inner.preferred_block
 
     @property
     def fingerprint(self) -> str:

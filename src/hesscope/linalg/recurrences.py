@@ -12,11 +12,12 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import Counted
-from .checkpoint import Store
+from .checkpoint import Arrays
+from .resumable import Resumable
 from .validation import innermost, multiply
 
 
-class Recurrence(ABC):
+class Recurrence(Resumable, ABC):
     """(A + damping · I) x = b for a unit b: a few vectors and a few numbers that every step replaces.
 
     Every new vector has a name of its own, so that the state on disk shares what a step only hands on.
@@ -29,7 +30,6 @@ class Recurrence(ABC):
         self._named: dict[str, tuple[int, Tensor]] = {}
         self._next_name, self._steps = 0, 0
         self._checked: float | None = None
-        self._store: Store | None = None
         self._earlier = -op.count
         self._start(b)
 
@@ -80,13 +80,7 @@ class Recurrence(ABC):
             self._save()
         return self._checked
 
-    def keep_in(self, store: Store) -> None:
-        """Write the state to `store` after every step, and go on from what is there."""
-        self._store = store
-        loaded = store.load()
-        if loaded is None:
-            return
-        state, vectors = loaded
+    def _restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
         slots = [str(slot) for slot in state["slots"]]
         names = [int(name) for name in state["slot_names"]]
         self._named = {

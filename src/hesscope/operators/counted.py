@@ -11,7 +11,7 @@ from torch import Tensor
 from ..arguments import need_call, need_count
 from ..errors import BudgetExceeded
 from .base import LinearOperator
-from .derived import Derived
+from .derived import OnSameVectors
 from .given import as_operator
 from .layout import Layout
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..rng import Rng
 
 
-class Counted(Derived):
+class Counted(OnSameVectors):
     """The same operator, counting products; `on_product(count, seconds)` reports, `budget` stops.
 
     Every algorithm wraps its operator with `Counted.of`, so a caller who wants progress or a budget wraps it first:
@@ -51,16 +51,8 @@ class Counted(Derived):
         return self.inner.shape
 
     @property
-    def layout(self) -> Layout:
-        return self.inner.layout
-
-    @property
     def row_layout(self) -> Layout:
         return self.inner.row_layout
-
-    @property
-    def preferred_block(self) -> int:
-        return self.inner.preferred_block
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .base import LinearOperator
+from .layout import Layout
 
 
 class Derived(LinearOperator):
@@ -27,3 +28,15 @@ class Derived(LinearOperator):
     @property
     def product_error(self) -> float:
         return self.inner.product_error
+
+
+class OnSameVectors(Derived):
+    """Takes the vectors that `inner` takes, laid out and in blocks as it likes them."""
+
+    @property
+    def layout(self) -> Layout:
+        return self.inner.layout
+
+    @property
+    def preferred_block(self) -> int:
+        return self.inner.preferred_block

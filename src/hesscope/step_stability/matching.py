@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, optim
 
+from ..arguments import listed
 from ..curvature import Problem
 from ..errors import refuse
 from .kinds import Kind, kind_named, kind_of, kind_of_groups
@@ -47,10 +48,9 @@ def members_of(problem: Problem, given: Any, names: Sequence[str] | None, kind: 
             found[member.name] = member
     missing = [name for name in problem.space.names if name not in found]
     if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         refuse(
             "the optimiser's groups must hold every parameter of the problem",
-            f"none for {shown}",
+            f"none for {listed(missing)}",
             "Choose the trained ones: problem.only([...]), or pass all optimisers as a list.",
         )
     return {name: found[name] for name in problem.space.names}

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from ..curvature import CurvatureOperator
 from ..errors import refuse
-from ..operators import Layout, LinearOperator
+from ..operators import LinearOperator
 from ..operators.content import digest
-from ..operators.derived import Derived
+from ..operators.derived import OnSameVectors
 from .optimizer_state import OptimizerState
 from .step_rules import TensorStep
 
 
-class Preconditioned(Derived):
+class Preconditioned(OnSameVectors):
     """P^(-1/2) (± H + κ) P^(-1/2), with P, the rates of groups and their weight decay read from an optimiser.
 
     Symmetric, one product of the curvature matrix per product; stable below `state.edge`.
@@ -45,14 +45,6 @@ class Preconditioned(Derived):
     @property
     def shape(self) -> tuple[int, int]:
         return self.inner.shape
-
-    @property
-    def layout(self) -> Layout:
-        return self.inner.layout
-
-    @property
-    def preferred_block(self) -> int:
-        return self.inner.preferred_block
 
     @property
     def fingerprint(self) -> str:

@@ -11,15 +11,16 @@ from torch import Tensor
 from ...measure import Array, AtomicMeasure
 from ...operators import Counted
 from ...rng import Rng
-from ..checkpoint import Store
+from ..checkpoint import Arrays
 from ..krylov.lanczos import Lanczos
+from ..resumable import Resumable
 from ..validation import multiply
 from .quadrature import levy, sampling_error, spread
 
 BOUND_STEPS = 12
 
 
-class ChebyshevRun:
+class ChebyshevRun(Resumable):
     """One measure per probe, from 2 · steps moments each, until the estimated errors meet `tol`."""
 
     def __init__(self, op: Counted, probes: int, steps: int, tol: float | None, rng: Rng) -> None:
@@ -28,7 +29,6 @@ class ChebyshevRun:
         self.finished: list[Array] = []  # moments of whole probes
         self.parts: list[AtomicMeasure] = []
         self.errors = (math.inf, math.inf)
-        self._store: Store | None = None
         self._under_way: tuple[int, Array, Tensor, Tensor] | None = None
         self._earlier = -op.count
 
@@ -92,13 +92,7 @@ class ChebyshevRun:
         self._under_way = None
         return mu
 
-    def keep_in(self, store: Store) -> None:
-        """Write the state to `store` after every step, and go on from what is there."""
-        self._store = store
-        loaded = store.load()
-        if loaded is None:
-            return
-        state, vectors = loaded
+    def _restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
         self.bounds = (float(state["low"]), float(state["high"]))
         self._earlier += int(state["products"])
         for moments in state["finished"]:

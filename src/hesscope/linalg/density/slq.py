@@ -15,8 +15,9 @@ from torch import Tensor
 from ...measure import Array, AtomicMeasure
 from ...operators import Counted
 from ...rng import Rng
-from ..checkpoint import Store
+from ..checkpoint import Arrays
 from ..krylov.lanczos import Lanczos
+from ..resumable import Resumable
 from .quadrature import completed, gauss, levy, sampling_error, spread
 
 MOST_OUTLIERS = 64
@@ -55,7 +56,7 @@ class Chain:
         return completed(self.alpha[: m - back], self.beta[: m - back])
 
 
-class SlqRun:
+class SlqRun(Resumable):
     """Probe after probe, until the sampling and the quadrature error together meet the plan."""
 
     def __init__(self, op: Counted, plan: QuadratureLimits, rng: Rng) -> None:
@@ -64,7 +65,6 @@ class SlqRun:
         self.outliers: Array = np.zeros(0)
         self.radii: Array = np.zeros(0)
         self.outside = torch.zeros(op.layout.local_size, 0, dtype=op.dtype, device=op.device)
-        self._store: Store | None = None
         self._judged: Chain | None = None
         self._last_target = (0.0, 0.0)
         self._earlier = -op.count
@@ -144,13 +144,7 @@ class SlqRun:
             self._save(lanczos)
         return lanczos
 
-    def keep_in(self, store: Store) -> None:
-        """Write the state to `store` after every step, and go on from what is there."""
-        self._store = store
-        loaded = store.load()
-        if loaded is None:
-            return
-        state, vectors = loaded
+    def _restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
         lengths = np.cumsum(state["lengths"])[:-1].astype(int)
         pairs = zip(np.split(state["alphas"], lengths), np.split(state["betas"], lengths), strict=True)
         self.chains = [Chain(alpha, beta) for alpha, beta in pairs if alpha.size]

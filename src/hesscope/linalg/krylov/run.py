@@ -14,7 +14,8 @@ from ...measure import Array
 from ...operators import Counted
 from ...results.spectra import Bools
 from ...rng import Rng
-from ..checkpoint import Store
+from ..checkpoint import Arrays
+from ..resumable import Resumable
 from .basis import KrylovBasis
 from .multiplicity import contributes, nothing_missed
 
@@ -68,7 +69,7 @@ class Goal:
         return np.asarray(np.where(np.abs(values) <= zero, np.maximum(bound, 2 * zero), bound))
 
 
-class KrylovRun:
+class KrylovRun(Resumable):
     """Grow an `KrylovBasis` until the wanted Ritz pairs have converged and a random probe finds no missed copies."""
 
     def __init__(self, op: Counted, goal: Goal, block: int, limit: int, rng: Rng) -> None:
@@ -77,7 +78,6 @@ class KrylovRun:
         self.injected = 0
         self.started_random, self.begun = True, False
         self.probe_from = -1
-        self._store: Store | None = None
         self._earlier = -op.count
 
     @property
@@ -235,13 +235,7 @@ class KrylovRun:
         source = self.rng.child("start", self.injected - 1)
         return self.op.layout.draw(source, 1, "normal", self.op.dtype, self.op.device)
 
-    def keep_in(self, store: Store) -> None:
-        """Write the state to `store` after every step, and go on from what is there."""
-        self._store = store
-        loaded = store.load()
-        if loaded is None:
-            return
-        state, vectors = loaded
+    def _restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
         self.basis.restore(state, vectors)
         self.injected, self.probe_from = int(state["injected"]), int(state["probe_from"])
         self.started_random, self.begun = bool(state["started_random"]), bool(state["begun"])
