@@ -27,7 +27,7 @@ def test_every_paper_is_complete() -> None:
             *("fig1", "fig2_3", "fig4_7", "fig8", "fig9", "fig10", "fig11_12"),
             *("deep", "spectra", "trained_cnn", "trained_transformer"),
         },
-        "edges": {"spikes", "training"},
+        "edges": {"onset", "spikes", "training"},
         "liao2021": {"fig1", "fig2", "fig3", "fig4", "fig5"},
         "wu2022": {
             *("fig2", "fig3", "fig4", "fig5", "fig6", "fig11", "fig19", "fig21", "fig29", "fig31"),

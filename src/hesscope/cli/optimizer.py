@@ -4,13 +4,49 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import refuse
+from .source import Loaded
 
 # Where people keep an optimiser's state inside a checkpoint.
 _KEYS = ("optimizer", "optimizer_state_dict", "optimizer_state", "optimizer_states", "optim")
+
+
+@dataclass(frozen=True)
+class ChosenOptimizer:
+    """What --optimizer and --optimizer-class name; None leaves it to the source of the problem."""
+
+    given: Any
+    kind: str | None
+
+    @classmethod
+    def of(cls, text: str | None, kind: str | None) -> ChosenOptimizer:
+        """Read before the problem is made, so that a mistake in the name costs nothing."""
+        return cls(None if text is None else given_optimizer(text), kind)
+
+    def on(self, loaded: Loaded) -> tuple[Any, str | None]:
+        """An optimiser or a state dict for the problem, and the class of a state dict where it is known."""
+        given = loaded.optimizer if self.given is None else self.given
+        if given is None:
+            refuse(
+                "a step is that of an optimiser",
+                "none",
+                "Give --optimizer state.pt or --optimizer SGD:lr=0.1, or let the function return (problem, optimizer).",
+            )
+        if isinstance(given, dict) and "settings" in given:
+            return _without_state(given, loaded.problem), str(given["kind"])
+        return given, self.kind if isinstance(given, dict) else None
+
+
+def _without_state(given: dict[str, Any], problem: Any) -> dict[str, Any]:
+    """Settings as the state dict of an optimiser of all parameters, which has not stepped."""
+    names = list(problem.space.names)
+    everything = [name for name, _ in problem.model.named_parameters()]
+    group = {**given["settings"], "params": [everything.index(name) for name in names], "param_names": names}
+    return {"state": {}, "param_groups": [group]}
 
 
 def given_optimizer(text: str) -> Any:

@@ -17,7 +17,7 @@ from ..results.spectra import Eigenpairs
 from ..rng import Rng
 from .filters import filter_normalised
 from .losses_at import flat_parameters
-from .optimiser_step import next_step
+from .optimiser_step import OptimizerStep
 
 KNOWN = ("eigenvectors", "gradient", "random")
 BETWEEN, STEP, FILTERS = (-0.25, 1.25), (-1.0, 3.0), (-1.0, 1.0)
@@ -51,9 +51,10 @@ def directions_of(given: Any, wanted: Wanted) -> list[Direction]:
         return _by_name(given, wanted)
     if isinstance(given, Eigenpairs):
         return _eigenvectors(given, problem)
-    if isinstance(given, torch.optim.Optimizer):
-        step = next_step(problem, given)
-        return [Direction(f"step of {type(given).__name__}", "step", _checked(step, problem, "the step"), STEP)]
+    if isinstance(given, OptimizerStep | torch.optim.Optimizer) or _is_optimizer_state(given):
+        asked = given if isinstance(given, OptimizerStep) else OptimizerStep(given)
+        name, step = asked.taken(problem)
+        return [Direction(f"step of {name}", "step", _checked(step, problem, "the step"), STEP)]
     if isinstance(given, Problem):
         return [_towards(given, "the other problem", wanted)]
     if isinstance(given, Mapping):
@@ -64,10 +65,15 @@ def directions_of(given: Any, wanted: Wanted) -> list[Direction]:
     if isinstance(given, Tensor):
         return [Direction("given direction", "given", _checked(given, problem, "a direction"))]
     refuse(
-        "a direction must be a name, an optimiser, eigenpairs, a problem, a state dict or a flat vector",
+        "a direction must be a name, an optimiser or its state, eigenpairs, a problem, a state dict or a flat vector",
         type(given).__name__,
         f"The names are {', '.join(KNOWN)}.",
     )
+
+
+def _is_optimizer_state(given: Any) -> bool:
+    """Whether a mapping is what `optimizer.state_dict()` returns, and not the state of a model."""
+    return isinstance(given, Mapping) and "param_groups" in given and "state" in given
 
 
 def _by_name(name: str, wanted: Wanted) -> list[Direction]:

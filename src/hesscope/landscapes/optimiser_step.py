@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,26 @@ from torch.optim import Optimizer
 
 from ..curvature import Problem
 from ..errors import refuse
+from ..step_stability.line_search import real_step
+from ..step_stability.matching import members_of, unwrapped
 from .losses_at import flat_parameters
+
+
+@dataclass(frozen=True, eq=False)
+class OptimizerStep:
+    """The step of a torch optimiser, or of its `state_dict()`; `kind` names the class of a state that does not tell."""
+
+    given: Any
+    kind: str | None = None
+
+    def taken(self, problem: Problem) -> tuple[str, Tensor]:
+        """The optimiser's name and θ' − θ of its next step, in float64."""
+        plain = unwrapped(self.given)
+        if isinstance(plain, Optimizer):
+            return type(plain).__name__, next_step(problem, plain)
+        members = members_of(problem, plain, None, self.kind)
+        used = dict.fromkeys(member.kind.name for member in members.values())
+        return " + ".join(used), real_step(problem, members, problem.gradient()).double()
 
 
 def next_step(problem: Problem, optimiser: Optimizer) -> Tensor:

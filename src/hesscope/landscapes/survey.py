@@ -43,8 +43,8 @@ def landscape(
     """L(θ + t d) along one or several directions, with gᵀd and dᵀHd from exact products, and where the two part.
 
     `along`: "eigenvectors" (of the `count` largest eigenvalues), "gradient" (steepest descent), "random" (`count`
-    filter-normalised directions; biases and norms stay), a `torch.optim` optimiser (its next step on this data,
-    computed on copies), `hs.Eigenpairs`, another Problem or a state dict (t = 1 is
+    filter-normalised directions; biases and norms stay), a `torch.optim` optimiser or its state dict (its next step on this
+    data, computed on copies), `hs.Eigenpairs`, another Problem or a state dict (t = 1 is
     there), a dict of Problems, a flat vector; or a list of these. `plane`: also the plane of the first two.
     `reach`: draw t within ±reach. The model breaks at the smallest |t| where |L − model| exceeds `share` of the model's
     own terms. Losses are those of all the data, in float64 where the model runs in it; nothing of yours is touched.

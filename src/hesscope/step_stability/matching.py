@@ -31,7 +31,7 @@ def members_of(problem: Problem, given: Any, names: Sequence[str] | None, kind: 
     """Every parameter of the problem with its place in the optimiser; refused where one has none, or two."""
     found: dict[str, Member] = {}
     for optimizer in given if isinstance(given, list | tuple) else [given]:
-        plain = _unwrapped(optimizer)
+        plain = unwrapped(optimizer)
         if isinstance(plain, optim.Optimizer):
             members = _by_identity(problem, plain)
         elif isinstance(plain, Mapping):
@@ -56,7 +56,7 @@ def members_of(problem: Problem, given: Any, names: Sequence[str] | None, kind: 
     return {name: found[name] for name in problem.space.names}
 
 
-def _unwrapped(optimizer: Any) -> Any:
+def unwrapped(optimizer: Any) -> Any:
     """The torch optimiser inside those of Lightning and Accelerate."""
     for _ in range(4):
         module = type(optimizer).__module__.partition(".")[0]

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import refuse
+from ..optimizer import ChosenOptimizer
 from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Loaded, Source
 
+if TYPE_CHECKING:
+    from ...curvature import Problem
+
 
 @dataclass(frozen=True)
 class LandscapeCommand(Source):
-    """The loss along eigenvectors, steepest descent, random filters or the way to other checkpoints, beside its
-    quadratic model, and the distance at which that model breaks."""
+    """The loss along eigenvectors, steepest descent, the optimiser's next step, random filters or the way to other
+    checkpoints, beside its quadratic model, and the distance at which that model breaks."""
 
-    along: tuple[Literal["eigenvectors", "gradient", "random", "checkpoints"], ...] = ("eigenvectors",)
-    """Which directions; checkpoints are those that the file or preset returned along training."""
+    along: tuple[Literal["eigenvectors", "gradient", "step", "random", "checkpoints"], ...] = ("eigenvectors",)
+    """Which directions; step is that of --optimizer, checkpoints are those that the file or preset returned along
+    training."""
     to: tuple[str, ...] = ()
-    """Only these checkpoints, by label."""
+    """Only these checkpoints: labels of those along training, or files of weights (as after file.py:make_problem@)."""
+    optimizer: str | None = None
+    """For --along step: state.pt, written by torch.save(optimizer.state_dict(), ...) at the weights of the problem, or a
+    checkpoint that holds one; or a class whose step needs no state: SGD:lr=0.1. A preset brings its own AdamW."""
+    optimizer_class: str | None = None
+    """AdamW, SGD, ...: the class of the state, where its settings do not tell."""
     count: int = 2
     """How many eigenvectors or random directions."""
     plane: bool = False
@@ -44,10 +54,13 @@ class LandscapeCommand(Source):
         from ...plots.landscape import landscape_picture
         from ...plots.static import figures_of
 
+        if self.optimizer is not None and "step" not in self.along:
+            refuse("--optimizer belongs to its step", "no such direction", "Add --along step.")
+        chosen = ChosenOptimizer.of(self.optimizer, self.optimizer_class)
         loaded = self.load()
         found = landscape(
             loaded.problem,
-            self._directions(loaded),
+            self._directions(loaded, chosen),
             plane=self.plane,
             count=self.count,
             reach=self.reach,
@@ -79,16 +92,32 @@ class LandscapeCommand(Source):
         files += save_figures(figures_of(landscape_picture(found)), self.out)
         return CommandOutput(lines, data, True, files)
 
-    def _directions(self, loaded: Loaded) -> list[Any]:
-        wanted: list[Any] = [name for name in self.along if name != "checkpoints"]
+    def _directions(self, loaded: Loaded, chosen: ChosenOptimizer) -> list[Any]:
+        wanted: list[Any] = [name for name in self.along if name not in ("step", "checkpoints")]
+        if "step" in self.along:
+            from ...landscapes import OptimizerStep
+
+            wanted.append(OptimizerStep(*chosen.on(loaded)))
         if "checkpoints" not in self.along and not self.to:
             return wanted
         known = dict(loaded.checkpoints or {})
-        missing = [label for label in self.to if label not in known]
-        if missing or not known:
+        ends = {label: self._end(label, known, loaded.problem) for label in (self.to or known)}
+        if not ends:
             refuse(
-                "a line to a checkpoint needs one along training",
-                repr(missing[0]) if missing else "a problem without any",
-                f"There are: {', '.join(known) or 'none; return a dict of problems'}.",
+                "a line to a checkpoint needs one",
+                "a problem without any along training",
+                "Return a dict of problems, or name files of weights with --to.",
             )
-        return [*wanted, {label: known[label] for label in (self.to or known)}]
+        return [*wanted, ends]
+
+    @staticmethod
+    def _end(label: str, known: dict[str, Problem], problem: Problem) -> Problem:
+        if label in known:
+            return known[label]
+        if not Path(label).exists():
+            refuse(
+                "a line leads to a checkpoint along training or to a file of weights",
+                repr(label),
+                f"There are: {', '.join(known) or 'none along training; return a dict of problems, or name a file'}.",
+            )
+        return problem.at(Path(label))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import refuse
-from ..optimizer import given_optimizer
+from ..optimizer import ChosenOptimizer
 from ..output import CommandOutput
 from ..progress import Bars
 from ..source import Source
@@ -42,19 +41,9 @@ class StabilityCommand(Source):
         from ...plots.stability import stability_figure
         from ...step_stability import stability
 
-        given = None if self.optimizer is None else given_optimizer(self.optimizer)
+        chosen = ChosenOptimizer.of(self.optimizer, self.optimizer_class)
         loaded = self.load()
-        if given is None:
-            given = loaded.optimizer
-        if given is None:
-            refuse(
-                "stability is that of an optimiser",
-                "none",
-                "Give --optimizer state.pt or --optimizer SGD:lr=0.1, or let the function return (problem, optimizer).",
-            )
-        kind = self.optimizer_class
-        if isinstance(given, dict) and "settings" in given:
-            given, kind = _without_state(given, loaded.problem), given["kind"]
+        given, kind = chosen.on(loaded)
         found = stability(
             loaded.problem,
             given,
@@ -63,7 +52,7 @@ class StabilityCommand(Source):
             batch_size=self.batch_size,
             batches=self.batches,
             line_search=not self.no_line_search,
-            kind=kind if isinstance(given, dict) else None,
+            kind=kind,
         )
         data: dict[str, Any] = {
             "optimizer": found.optimizer,
@@ -84,10 +73,3 @@ class StabilityCommand(Source):
         files += save_figures({"stability": stability_figure(found)}, self.out)
         return CommandOutput([f"{loaded.title}:", *str(found).splitlines()], data, True, files)
 
-
-def _without_state(given: dict[str, Any], problem: Any) -> dict[str, Any]:
-    """Settings as the state dict of an optimiser of all parameters, which has not stepped."""
-    names = list(problem.space.names)
-    everything = [name for name, _ in problem.model.named_parameters()]
-    group = {**given["settings"], "params": [everything.index(name) for name in names], "param_names": names}
-    return {"state": {}, "param_groups": [group]}
