@@ -172,7 +172,7 @@ ROWS = [
     Row("batches-few", lambda: _batches(batches=1), "batches must be", "1", r"\w"),
     Row("matrix", lambda: _edge(matrix="fisher"), "hessian or gauss_newton", "fisher", r"\w"),
     Row("start", lambda: _edge(start=torch.ones(3, 1)), "start must have shape", r"\(3, 1\)", "vectors"),
-    _line("command-none", "", "stability is that of an optimiser", "none", "state.pt"),
+    _line("command-none", "", "stability are that of an optimiser", "none", "state.pt"),
     _line("command-no-file", "--optimizer state.pt", "a file with its state", "state.pt", "torch.save"),
     _line("command-class", "--optimizer Lion:lr=1", "whose edge is known", "Lion", "AdamW"),
     _line("command-setting", "--optimizer SGD:fast", "name=value", "fast", "SGD:lr"),

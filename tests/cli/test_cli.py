@@ -164,6 +164,29 @@ def test_landscape_along_directions_and_checkpoints(mlp: str, capsys: Capture, t
     assert [line["name"] for line in found["lines"]] == ["to checkpoint a"]
 
 
+def test_landscape_along_a_saved_step_and_to_files_of_weights(mlp: str, capsys: Capture, tmp_path: Path) -> None:
+    """A step of gradient descent is minus its rate times the gradient; a file of weights is the end of its line."""
+    space: dict[str, Any] = {}
+    exec(MLP, space)
+    problem = space["make_problem"]()
+    weights = {name: tensor.detach() + 0.1 for name, tensor in problem.parameters.items()}
+    torch.save(weights, tmp_path / "there.pt")
+    groups = [{**torch.optim.SGD([torch.zeros(1)], lr=0.5).param_groups[0], "params": [0, 1, 2, 3]}]
+    torch.save({"state": {}, "param_groups": groups}, tmp_path / "state.pt")
+    common = ["landscape", mlp, "--points", "7", "--out", str(tmp_path / "out")]
+    for optimizer in ("SGD:lr=0.5", str(tmp_path / "state.pt")):
+        _, found = run_json(
+            capsys, *common, "--along", "step", "--optimizer", optimizer, "--to", str(tmp_path / "there.pt")
+        )
+        step, way = found["lines"]
+        slope = -0.5 * float(problem.gradient().double().square().sum())
+        assert step["name"] == "step of SGD"
+        assert step["slope"] == pytest.approx(slope, rel=1e-5)
+        assert way["name"].endswith("there.pt")
+        at_end = dict(zip(np.round(way["places"], 9), way["losses"], strict=True))[1.0]
+        assert at_end == pytest.approx(problem.at(weights).loss_value(), rel=1e-5)
+
+
 def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     body = MLP.replace(

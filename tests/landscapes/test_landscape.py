@@ -127,6 +127,14 @@ def test_the_optimisers_step_is_the_one_it_makes(kind: str) -> None:
     before, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimiser.state_dict())
     found = hs.landscape(problem, optimiser, points=5)
     assert called == []
+    # Its saved state steps alike. Groups of other order than the model's need their names in it.
+    names = [[n for n, p in model.named_parameters() for q in g["params"] if p is q] for g in optimiser.param_groups]
+    named = copy.deepcopy(state)
+    for group, own in zip(named["param_groups"], names, strict=True):
+        group["param_names"] = own
+    (saved,) = hs.landscape(problem, named, points=5).lines
+    assert saved.name == found.lines[0].name == f"step of {type(optimiser).__name__}"
+    np.testing.assert_allclose(saved.losses, found.lines[0].losses, rtol=1e-6)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
     for number, moments in optimiser.state_dict()["state"].items():

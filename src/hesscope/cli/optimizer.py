@@ -32,7 +32,7 @@ class ChosenOptimizer:
         given = loaded.optimizer if self.given is None else self.given
         if given is None:
             refuse(
-                "a step is that of an optimiser",
+                "a step and its stability are that of an optimiser",
                 "none",
                 "Give --optimizer state.pt or --optimizer SGD:lr=0.1, or let the function return (problem, optimizer).",
             )

@@ -72,4 +72,3 @@ class StabilityCommand(Source):
         files = [found.save(self.out / "stability")]
         files += save_figures({"stability": stability_figure(found)}, self.out)
         return CommandOutput([f"{loaded.title}:", *str(found).splitlines()], data, True, files)
-

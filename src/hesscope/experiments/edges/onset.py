@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from ...plots.style import THEORY, new_figure
 from ...results.claims import Claim, Experiment, Outcome
 from ...rng import Rng
