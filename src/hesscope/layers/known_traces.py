@@ -20,7 +20,7 @@ from ..curvature.gradient_mode import differentiable
 from ..curvature.hessian import CurvatureOperator, FunctionalHessian
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
-from ..linalg.completion import MOST
+from ..linalg.completion import FEW, MOST
 from ..linalg.estimate import mean_and_stderr
 from ..linalg.exact import SMALL
 from ..linalg.traces import trace as generic_trace
@@ -54,8 +54,9 @@ def known_trace(
         parts.exact_columns = parts.columns_fit(max_products)
     exact = not parts.curved and not parts.rest and parts.exact_columns
     size = problem.space.size
-    if size <= (parts.columns if exact else SMALL):
-        return None  # all of it by products costs less, and is exact
+    affordable = max_products is None or max_products >= size
+    if size <= (parts.columns if exact else FEW if affordable else SMALL):
+        return None  # all of it by products costs no more, and is exact
     rng = rng.child("known trace")
     shares = 1 + bool(parts.curved) + bool(parts.rest)
     # Where all products are affordable, a quarter of what they cost must do; then they take over.

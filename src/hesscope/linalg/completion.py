@@ -6,11 +6,14 @@ import torch
 from torch import Tensor
 
 from ..operators import Counted
+from .checkpoint import Arrays, Store
 from .exact import SMALL
 from .sketch import Sketch
 from .validation import multiply, require_symmetry
 
 MOST = 2000  # parameters of a matrix that may be multiplied out
+FEW = 480  # up to this size no product is spent on closed forms that only estimate
+Vectors = dict[int, Tensor]
 
 
 def pays(op: Counted, spent: int, limit: int, reached: float, wanted: float) -> bool:
@@ -26,15 +29,41 @@ def pays(op: Counted, spent: int, limit: int, reached: float, wanted: float) -> 
     return (needed > n and spent * 1.25 > n / 2) or spent * 1.25 > n
 
 
-def completed(sketch: Sketch) -> tuple[Tensor, Tensor]:
-    """An orthonormal basis B of the whole space and A B, in float64, for the n − 2k products that are not known yet."""
+def without_rest(vectors: Vectors) -> tuple[Vectors, Tensor | None]:
+    """The vectors of a sketch in a state on disk, and the images of the rest if completing it had begun."""
+    rest = [vectors[name] for name in sorted(vectors, reverse=True) if name < 0]
+    own = {name: vector for name, vector in vectors.items() if name >= 0}
+    return own, torch.stack(rest, 1) if rest else None
+
+
+def completed(
+    sketch: Sketch,
+    begun: Tensor | None = None,
+    store: Store | None = None,
+    state: Arrays | None = None,
+    earlier: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """An orthonormal basis B of the whole space and A B, in float64, for the n − 2k products that are not known yet.
+
+    `begun`: what a killed run had of them; with a `store` it goes there 64 by 64, beside `state`, and names count down from −1.
+    """
     op, known = sketch.op, torch.cat([sketch.q, sketch.omega], 1).double()
     images = torch.cat([sketch.z, sketch.y], 1).double()
     basis, r = torch.linalg.qr(known, mode="complete")
     count = known.shape[1]
     inside = torch.linalg.solve_triangular(r[:count], images, upper=True, left=False)
-    new = basis[:, count:]
-    outside = torch.cat([multiply(op, part.to(op.dtype)).double() for part in torch.split(new, 64, dim=1)], 1)
+    before = op.count
+    outside = torch.zeros(len(basis), 0, dtype=op.dtype) if begun is None else begun
+    outside = outside.to(device=op.device, dtype=torch.float64)
+    small, vectors = sketch.state()
+    for part in (
+        torch.split(basis[:, count + outside.shape[1] :], 64, dim=1) if count + outside.shape[1] < len(basis) else ()
+    ):
+        outside = torch.cat([outside, multiply(op, part.to(op.dtype)).double()], 1)
+        if store is not None:
+            rest = {-1 - j: column.to(op.dtype) for j, column in enumerate(outside.T)}
+            own = {**small, **(state or {}), "products": earlier + op.count - before}
+            store.save(own, [*vectors, *rest], [*vectors.values(), *rest.values()])
     # Products are those with the rounded vectors; of a basis in float32 that is all the difference.
     images = torch.cat([inside, outside], 1)
     cross = basis.T @ images

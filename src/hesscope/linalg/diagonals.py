@@ -14,7 +14,7 @@ from ..results.spectra import Estimate
 from ..rng import Rng
 from .checked import with_check
 from .checkpoint import Store, kept_in
-from .completion import completed, pays
+from .completion import completed, pays, without_rest
 from .estimate import root_stderr, warn_unmet
 from .exact import exact_symmetric, is_small
 from .memory import vectors_that_fit
@@ -90,9 +90,11 @@ def _exact(value: Tensor, op: Counted, before: int) -> Estimate:
 def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng, store: Store | None) -> Estimate:
     sketch, before, layout = Sketch(op, "rademacher", rng), op.count, op.layout
     room = max(10, vectors_that_fit(op) // 6)
+    begun = None
     loaded = None if store is None else store.load()
     if loaded is not None:
-        sketch.restore(*loaded)
+        own, begun = without_rest(loaded[1])
+        sketch.restore(loaded[0], own)
         room, before = int(loaded[0]["room"]), before - int(loaded[0]["products"])
     while True:
         if sketch.columns:
@@ -100,8 +102,10 @@ def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng,
             wanted, reached = tol * float(layout.norms(value[:, None])), float(layout.norms(stderr[:, None]))
             if sketch.captured or reached <= wanted:
                 break
-            if store is None and pays(op, op.count - before, limit, reached, wanted):
-                return _completed(sketch, what, op.count - before)
+            spent = op.count - before
+            if begun is not None or pays(op, spent, limit, reached, wanted):
+                basis, images = completed(sketch, begun, store, {"room": np.array(room)}, spent)
+                return _of_all(basis, images, what, op.count - before)
         step = max(10 if sketch.columns == 0 else 1, sketch.columns // 4)
         step = min(step, (limit - (op.count - before)) // 2, room - sketch.columns)
         if sketch.columns and step < 1:
@@ -114,13 +118,11 @@ def _until(op: Counted, rows: Rows, what: str, tol: float, limit: int, rng: Rng,
     return Estimate(value.cpu().numpy(), stderr.cpu().numpy(), op.count - before, "xdiag", sketch.captured)
 
 
-def _completed(sketch: Sketch, what: str, spent: int) -> Estimate:
+def _of_all(basis: Tensor, images: Tensor, what: str, products: int) -> Estimate:
     """Everything, for what sampling would still have cost: A_ii = Σ_j B_ij (AB)_ij and ‖A_i‖ = ‖(AB)_i‖."""
-    before = sketch.op.count
-    basis, images = completed(sketch)
     found = (basis * images).sum(1) if what == "diagonal" else torch.linalg.vector_norm(images, dim=1)
     value = found.cpu().numpy()
-    return Estimate(value, np.zeros_like(value), spent + sketch.op.count - before, "all products", exact=True)
+    return Estimate(value, np.zeros_like(value), products, "all products", exact=True)
 
 
 def _leave_one_out_diagonal(sketch: Sketch) -> tuple[Tensor, Tensor]:

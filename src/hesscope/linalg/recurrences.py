@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..operators import Counted
 from .checkpoint import Arrays
+from .remembered import Remembered
 from .resumable import Resumable
 from .validation import innermost, multiply
 
@@ -65,9 +66,9 @@ class Recurrence(Resumable, ABC):
         out = multiply(self.op, x)
         return out.add(x, alpha=self.damping) if self.damping else out
 
-    def until(self, goal: float, limit: int) -> None:
-        """Go on until the residual of the recurrence is at most `goal`, or after `limit` steps."""
-        while not self.ended and self._steps < limit:
+    def until(self, goal: float, limit: int, enough: Callable[[], bool] = lambda: False) -> None:
+        """Go on until the residual of the recurrence is at most `goal`, or after `limit` steps, or when `enough`."""
+        while not self.ended and self._steps < limit and not enough():
             self._step(goal)
             self._steps += 1
             self._checked = None
@@ -81,6 +82,8 @@ class Recurrence(Resumable, ABC):
         return self._checked
 
     def _restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        if isinstance(self.op, Remembered):
+            self.op.restore(vectors)
         slots = [str(slot) for slot in state["slots"]]
         names = [int(name) for name in state["slot_names"]]
         self._named = {
@@ -107,6 +110,8 @@ class Recurrence(Resumable, ABC):
             "checked": math.nan if self._checked is None else self._checked,
         }
         vectors = {name: vector[:, 0] for name, vector in self._named.values()}
+        if isinstance(self.op, Remembered):
+            vectors |= self.op.state()
         self._store.save(state, list(vectors), vectors.values())
 
 

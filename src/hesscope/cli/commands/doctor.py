@@ -62,7 +62,7 @@ class Doctor:
         lines.append(
             f"data: {folder}"
             if there
-            else f"data: HESSCOPE_DATA is {folder or 'not set'}; presets with real data use marked stand-ins"
+            else f"data: HESSCOPE_DATA is {folder or 'not set'}; presets with real data are refused, or drawn by --stand-in"
         )
         width = max(map(len, PACKAGES))
         for name, (purpose, extra) in PACKAGES.items():

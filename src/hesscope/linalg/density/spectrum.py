@@ -15,6 +15,7 @@ from ...results.spectra import SpectralDensity
 from ...rng import Rng
 from ..checked import with_check
 from ..checkpoint import kept_in
+from ..completion import MOST
 from ..exact import exact_spectrum, is_small
 from ..memory import vectors_that_fit
 from ..validation import prepare, require_count
@@ -40,9 +41,10 @@ def spectral_density(
 
     `probes` and `steps` are maxima. By default the run stops when its estimated error is what plain quadrature with
     all of them would have, usually after a tenth of the products; `tol` asks for an error of at most tol · E|λ − median|
-    in W₁ and tol in the cdf; `tol=0` spends exactly probes × steps. "slq" resolves outliers as sharp atoms and is the
+    in W₁ and tol in the cdf; `tol=0` spends exactly probes × steps, or n where that is less. "slq" resolves outliers as sharp atoms and is the
     default; "chebyshev" needs four vectors of memory and spends `steps` products per probe, for a uniform resolution
-    of π · range / (2 · steps). Small problems (n ≤ 480 at the defaults) are solved exactly by n products. See docs/theory/algorithms.md.
+    of π · range / (2 · steps). Small problems (n ≤ 480 at the defaults) are solved exactly by n products, and so is what
+    would spend as many by a fixed plan (n ≤ 2000). See docs/theory/algorithms.md.
     """
     for name, number in (("probes", probes), ("steps", steps)):
         require_count(name, number, "The defaults are 10 probes and 80 steps.")
@@ -53,9 +55,7 @@ def spectral_density(
     source = Rng.of(rng).child("density")
     counted = prepare(op)
     before = counted.count
-    # On small matrices a run takes about half of what all probes and steps may cost: the whole matrix is then cheaper.
-    most = min(_EXACT, int(0.6 * probes * steps)) if tol is None and method == "slq" else 0
-    if is_small(counted, None, most):
+    if is_small(counted, None, _exact_up_to(probes, steps, tol, method)):
         values, _ = exact_spectrum(counted)
         return _assemble([], values, (), (0.0, 0.0), counted.count - before, "exact", counted.shape[0])
     arguments = {"probes": probes, "steps": steps, "tol": tol, "method": method, "rng": source}
@@ -75,6 +75,14 @@ def spectral_density(
         run.run()
     lengths = tuple(chain.alpha.size for chain in run.chains)
     return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, method, counted.shape[0])
+
+
+def _exact_up_to(probes: int, steps: int, tol: float | None, method: str) -> int:
+    """The size of a matrix that all products give for no more than a run would cost."""
+    if method == "chebyshev" or tol == 0:
+        return min(MOST, probes * steps) if not tol else 0
+    # By default a run on a small matrix takes about half of what all probes and steps may cost.
+    return min(_EXACT, int(0.6 * probes * steps)) if tol is None else 0
 
 
 def _assemble(
