@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import hesscope as hs
 from hesscope.linalg.krylov.basis import KrylovBasis
 from hesscope.monitor.probes import DiagonalShare, Probed, probe
+from hesscope.monitor.remembered import Remembered
 from hesscope.monitor.tracking import Pencil, track
 from hesscope.operators import Counted
 from monitor.runs import HELD_OUT, X, Y, monitor_of, network, train
@@ -192,7 +193,7 @@ def test_errors_cover_the_truth_and_unconverged_readings_say_so(pencil: bool) ->
         turn = 0.3 if number % 10 == 0 else 0.03
         matrix = _symmetric(80, 0, 2.0) * (1 + 0.1 * number) + turn * 5 * _symmetric(80, number + 1, 2.0)
         found = track(Counted(hs.Dense(matrix)), start, chosen, tol=tol, most=5, rng=hs.Rng(number))
-        start = found.next_start()
+        start = found.remembered
         top = found.other if found.other is not None else found.plain
         root = scale.sqrt()
         seen = root[:, None] * matrix * root if pencil else matrix
@@ -243,12 +244,50 @@ def test_a_direction_that_grew_unseen_is_found_by_a_fresh_vector() -> None:
     start = torch.zeros(60, 1, dtype=torch.float64)
     start[:30, 0] = torch.linalg.eigh(matrix[:30, :30])[1][:, -1]
     truth = float(torch.linalg.eigvalsh(matrix)[-1])
+    known = Remembered(start, (start.T @ matrix @ start).numpy())
     found = [
-        track(Counted(hs.Dense(matrix)), start, None, tol=0.02, most=20, rng=hs.Rng(0), fresh=fresh).plain.value
+        track(Counted(hs.Dense(matrix)), known, None, tol=0.02, most=20, rng=hs.Rng(0), fresh=fresh).plain.value
         for fresh in (False, True)
     ]
     assert found[0] < 0.5 * truth
     assert found[1] == pytest.approx(truth, rel=0.02)
+
+
+def test_a_top_that_was_no_gradients_is_left_as_soon_as_there_is_one() -> None:
+    """One parameter has a tiny P, and is the top of the pencil; then it gets a gradient. What was second is found."""
+    matrix = _symmetric(60, 0, top=3.0)
+    matrix[7, 7] += 1.0
+    scale = torch.ones(60, dtype=torch.float64)
+    scale[7] = 1e4
+    first = track(Counted(hs.Dense(matrix)), None, Pencil(scale, 0 * scale), tol=1e-6, most=40, rng=hs.Rng(0))
+    now = torch.linspace(0.5, 2.0, 60, dtype=torch.float64)
+    seen = now.sqrt()[:, None] * matrix * now.sqrt()
+    truth = float(torch.linalg.eigvalsh(seen)[-1])
+    assert first.other is not None
+    before = first.vector(first.other)
+    quotients = []
+    for start in (before, first.remembered.start(Pencil(now, 0 * now))[:, 1]):
+        quotients.append(float(start @ matrix @ start) / float(start.square() @ (1 / now)))
+    assert quotients[0] < 0.6 * truth
+    assert quotients[1] > 0.8 * truth
+
+
+def test_a_start_lies_between_the_last_two_tops() -> None:
+    """A matrix that swings to and fro: from the middle the first quotient is higher than from the last top."""
+    one, two = _symmetric(40, 0), _symmetric(40, 0)
+    side = torch.linalg.qr(torch.randn(40, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64))[0]
+    for matrix, sign in ((one, 1), (two, -1)):
+        v = side[:, 0] + 0.5 * sign * side[:, 1]
+        matrix += 40 * torch.outer(v, v) / float(v @ v)
+    start, quotients = None, []
+    for number, matrix in enumerate((one, two, one)):
+        found = track(Counted(hs.Dense(matrix)), start, None, tol=1e-3, most=20, rng=hs.Rng(number))
+        last, start = found.vector(found.plain), found.remembered
+        middle = start.start(None)[:, 0]
+        other = two if matrix is one else one
+        quotients.append([float(v @ other @ v) for v in (last, middle)])
+    assert quotients[0][0] == pytest.approx(quotients[0][1])  # after one reading there is nothing to average
+    assert quotients[2][1] > quotients[2][0]
 
 
 def test_a_renewed_reading_draws_a_fresh_vector(tmp_path: Path) -> None:

@@ -160,12 +160,15 @@ class Matrix(nn.Module):
 
 @pytest.mark.parametrize(("rows", "columns"), [(5, 8), (8, 5)])
 @pytest.mark.parametrize("adjust", [None, "match_rms_adamw"])
-def test_muon_linearised_takes_the_real_step_at_its_own_momentum(rows: int, columns: int, adjust: str | None) -> None:
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.6}, {"momentum": 0.3, "nesterov": False}], ids=str)
+def test_muon_linearised_takes_the_real_step_at_its_own_momentum(
+    rows: int, columns: int, adjust: str | None, settings: dict[str, Any]
+) -> None:
     """At a gradient equal to the momentum, the linear step is the real one, to the accuracy of bfloat16."""
     torch.manual_seed(0)
     model = Matrix(rows, columns)
     gradient = torch.randn(rows, columns, dtype=torch.float64)
-    optimizer: Any = optim.Muon(model.parameters(), lr=0.1, weight_decay=0.0, adjust_lr_fn=adjust)
+    optimizer: Any = optim.Muon(model.parameters(), lr=0.1, weight_decay=0.0, adjust_lr_fn=adjust, **settings)
     model.w.grad = gradient.clone()
     for _ in range(200):
         optimizer.step()
@@ -183,6 +186,37 @@ def test_muon_linearised_takes_the_real_step_at_its_own_momentum(rows: int, colu
     exact = -0.1 * (0.2 * 8**0.5 if adjust else max(1.0, rows / columns) ** 0.5) * _orthogonalised(gradient)
     assert float((predicted - exact).norm() / exact.norm()) < 1e-3  # the momentum is the gradient but for 0.95^200
     hs.testing.check_operator(operator)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_muons_edge_at_other_momenta(momentum: float, nesterov: bool) -> None:
+    """The companion matrix of its recursion, written down by hand with the matrix of Newton-Schulz held, crosses there."""
+    torch.manual_seed(3)
+    rows, columns, rate, decay = 3, 5, 0.05, 0.8
+    n = rows * columns
+    root = torch.randn(n, n, dtype=torch.float64)
+    curvature = root @ root.T / n + 0.05 * torch.eye(n, dtype=torch.float64)
+    model = Matrix(rows, columns)
+    optimizer: Any = optim.Muon(
+        model.parameters(), lr=rate, momentum=momentum, nesterov=nesterov, weight_decay=decay, adjust_lr_fn="original"
+    )
+    model.w.grad = torch.randn(rows, columns, dtype=torch.float64)
+    optimizer.step()
+    buffer = optimizer.state[model.w]["momentum_buffer"].double()
+    problem = hs.Problem.of(model, lambda m: 0.5 * m.w.reshape(-1) @ curvature @ m.w.reshape(-1))
+    state = read_optimizer(problem, optimizer)
+    top = hs.eigenpairs(Preconditioned(hs.Hessian(problem), state), 1)
+    critical = state.critical_rate(float(top.values[0])) / rate
+    held = torch.kron(_orthogonalised(buffer) @ torch.linalg.pinv(buffer), torch.eye(columns, dtype=torch.float64))
+    for factor, inside in ((0.999, True), (1.001, False)):
+        eta, eye = factor * critical * rate, torch.eye(n, dtype=torch.float64)
+        remembered = torch.cat([(1 - momentum) * curvature, momentum * eye], 1)  # the next buffer from (θ, buffer)
+        gradient = torch.cat([curvature, torch.zeros_like(curvature)], 1)
+        update = momentum * remembered + (1 - momentum) * gradient if nesterov else remembered
+        moved = torch.cat([(1 - eta * decay) * eye, torch.zeros_like(eye)], 1) - eta * held @ update
+        found = float(torch.linalg.eigvals(torch.cat([moved, remembered], 0)).abs().max())
+        assert (found < 1) == inside
 
 
 def _orthogonalised(matrix: torch.Tensor) -> torch.Tensor:

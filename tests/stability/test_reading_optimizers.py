@@ -90,6 +90,11 @@ def test_a_state_dict_is_read_by_its_names_or_by_order() -> None:
     by_identity = read_optimizer(problem, named)
     by_name = read_optimizer(problem, named.state_dict())
     torch.testing.assert_close(by_name.inverse_preconditioner, by_identity.inverse_preconditioner)
+    wrapped = named.state_dict()
+    for group in wrapped["param_groups"]:
+        group["param_names"] = [f"_orig_mod.module.{name}" for name in group["param_names"]]
+    again = read_optimizer(problem, wrapped)
+    torch.testing.assert_close(again.inverse_preconditioner, by_identity.inverse_preconditioner)
     plain = optim.RMSprop(model.parameters())
     problem = trained(model, plain)
     by_order = read_optimizer(problem, plain.state_dict())

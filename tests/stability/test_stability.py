@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,11 @@ def test_the_real_step_is_the_next_one(make: Any) -> None:
     kept = {name: p.detach().clone() for name, p in model.named_parameters()}
     step = real_step(problem, members, problem.gradient())
     assert all(torch.equal(p, kept[name]) for name, p in model.named_parameters())
+    older = copy.deepcopy(optimizer.state_dict())  # counts were plain numbers once
+    for state in older["state"].values():
+        state.update({key: float(state[key]) for key in ("step", "mu_product") if key in state})
+    again = real_step(problem, members_of(problem, older, None, None), problem.gradient())
+    torch.testing.assert_close(again, step)
     optimizer.zero_grad()
     torch.autograd.backward(nn.functional.cross_entropy(model(X), Y))
     optimizer.step()

@@ -18,6 +18,7 @@ from ..rng import Rng
 from ..step_stability import OptimizerState, Preconditioned, read_optimizer
 from .batches import batch_sharpness
 from .probes import DiagonalShare, probe
+from .remembered import Remembered
 from .tracking import Pencil, Top, TrackedTops, track
 
 COLD = 40  # products that a reading without a start may take
@@ -42,8 +43,8 @@ class Reader:
     def __init__(self, following: FollowingProblem, settings: Settings, rng: Rng, *, strict: bool = False) -> None:
         self.following, self.settings, self.rng, self.strict = following, settings, rng, strict
         self.count = 0
-        self.start: Tensor | None = None
-        self.other_start: Tensor | None = None
+        self.start: Remembered | None = None
+        self.other_start: Remembered | None = None
         self.shares = DiagonalShare()
         self._partition: Partition | None = None
 
@@ -63,7 +64,7 @@ class Reader:
         self.count += 1
         rng = self.rng.child("reading", self.count)
         problem = self.following.problem(anew=kind == "renewed")
-        if self.start is not None and self.start.shape[0] != problem.space.size:
+        if self.start is not None and self.start.size != problem.space.size:
             self._forget()
         hessian = self.following.hessian(problem)
         op = Counted(hessian)
@@ -73,7 +74,7 @@ class Reader:
         tops = track(
             op, self.start, pencil, tol=self.settings.tol, most=most, rng=rng.child("start"), fresh=kind == "renewed"
         )
-        self.start, warm = tops.next_start(), self.start is not None
+        self.start, warm = tops.remembered, self.start is not None
         self.following.learn(hessian)
         values: dict[str, Any] = {"sharpness": tops.plain.value, "sharpness_error": tops.plain.error}
         values |= self._preconditioned(op, state, pencil, tops, most, rng, problem)
@@ -111,7 +112,7 @@ class Reader:
             found_tops = track(
                 operator, self.other_start, None, tol=self.settings.tol, most=most, rng=rng.child("preconditioned")
             )
-            self.other_start = found_tops.next_start()
+            self.other_start = found_tops.remembered
             top, direction = found_tops.plain, found_tops.vector(found_tops.plain)
         return {
             "preconditioned": top.value,

@@ -17,6 +17,7 @@ from ..linalg.krylov.basis import KrylovBasis
 from ..measure import Array
 from ..operators import Counted
 from ..rng import Rng
+from .remembered import Remembered
 
 ROUNDING = 4.0  # units of rounding of ‖H‖ that the residual of a converged pair has
 # Errors in units of ‖r‖²/λ, measured along training: half of them are below 2.5, nine of ten below 9.
@@ -29,6 +30,13 @@ class Pencil:
 
     scale: Tensor
     added: Tensor
+
+    def on(self, vectors: Tensor, matrix: Array) -> tuple[Array, Array]:
+        """Vᵀ(H + A)V and VᵀPV for orthonormal V with VᵀHV = `matrix`."""
+        exact = vectors.double()
+        added = (exact.T @ (exact * self.added[:, None])).cpu().numpy()
+        metric = (exact.T @ (exact / self.scale[:, None])).cpu().numpy()
+        return matrix + (added + added.T) / 2, (metric + metric.T) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,20 +61,16 @@ class TrackedTops:
     other: Top | None
     basis: KrylovBasis
     products: int
+    remembered: Remembered  # what the next reading begins with
 
     def vector(self, top: Top) -> Tensor:
         """The unit vector of one of them, in the parameters."""
         found = self.basis.vectors(top.coordinates[:, None])[:, 0]
         return found / float(self.basis.layout.norms(found[:, None]))
 
-    def next_start(self) -> Tensor:
-        """What the next reading begins with: the top vectors found now."""
-        tops = [self.plain] if self.other is None else [self.plain, self.other]
-        return torch.stack([self.vector(top) for top in tops], 1)
-
 
 def track(
-    op: Counted, start: Tensor | None, pencil: Pencil | None, *, tol: float, most: int, rng: Rng, fresh: bool = False
+    op: Counted, start: Remembered | None, pencil: Pencil | None, *, tol: float, most: int, rng: Rng, fresh: bool = False
 ) -> TrackedTops:
     """Rayleigh-Ritz on the vectors of the last reading, then on residuals, until both errors are at most `tol`.
 
@@ -74,7 +78,8 @@ def track(
     its own, in which another one that has overtaken it is never seen.
     """
     before, basis = op.count, KrylovBasis(op)
-    first = None if start is None else start.to(dtype=op.dtype, device=op.device)
+    known = None if start is None else start.to(torch.empty(0, dtype=op.dtype, device=op.device))
+    first = None if known is None else known.start(pencil)
     if first is None or fresh:
         drawn = op.layout.draw(rng, 1, "normal", op.dtype, op.device)
         drawn = drawn / float(op.layout.norms(drawn))
@@ -86,7 +91,8 @@ def track(
         plain, other = _plain_top(basis), None if pencil is None else _pencil_top(basis, pencil)
         done = basis.size > 1 and plain.within(tol) and (other is None or other.within(tol))
         if done or op.count - before >= most or not _expand(basis, plain, other, pencil):
-            return TrackedTops(plain, other, basis, op.count - before)
+            left = Remembered.of(basis, pencil, known)
+            return TrackedTops(plain, other, basis, op.count - before, left)
 
 
 def _plain_top(basis: KrylovBasis) -> Top:
@@ -96,11 +102,7 @@ def _plain_top(basis: KrylovBasis) -> Top:
 
 def _pencil_top(basis: KrylovBasis, pencil: Pencil) -> Top:
     """The largest φ on the same space; its residual is measured in the norm of P^(-1)."""
-    own = basis.columns(0, basis.size)
-    metric = basis.layout.inner(own, own / pencil.scale[:, None]).cpu().numpy()
-    added = basis.layout.inner(own, own * pencil.added[:, None]).cpu().numpy()
-    matrix = basis.T + (added + added.T) / 2
-    values, c = scipy.linalg.eigh(matrix, (metric + metric.T) / 2)
+    values, c = scipy.linalg.eigh(*pencil.on(basis.columns(0, basis.size), basis.T))
     rest = _remainder(basis, pencil, c[:, -1], float(values[-1]))
     size = float(basis.layout.norms((rest * pencil.scale.sqrt())[:, None]))
     noise = basis.noise / max(basis.scale, 1e-300) * float(np.abs(values).max())

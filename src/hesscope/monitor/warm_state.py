@@ -12,13 +12,23 @@ from ..measure import Array
 from .budget import Budget
 from .probes import WINDOW, DiagonalShare
 from .reader import Reader
+from .remembered import Remembered
+
+STARTS = ("start", "other_start")
 
 
 def state_of(reader: Reader, budget: Budget) -> tuple[dict[str, Any], dict[str, Array]]:
     """Numbers and vectors."""
     numbers = {"count": reader.count, "pairs": list(reader.shares.pairs), "budget": budget.state()}
-    vectors = {"start": reader.start, "other_start": reader.other_start}
-    return numbers, {name: v.detach().cpu().numpy() for name, v in vectors.items() if v is not None}
+    vectors: dict[str, Array] = {}
+    for name in STARTS:
+        kept: Remembered | None = getattr(reader, name)
+        if kept is not None:
+            vectors[name] = kept.vectors.detach().cpu().numpy()
+            vectors[f"{name}_matrix"] = kept.matrix
+            if kept.earlier is not None:
+                vectors[f"{name}_earlier"] = kept.earlier.detach().cpu().numpy()
+    return numbers, vectors
 
 
 def restore_state(numbers: dict[str, Any], vectors: dict[str, Array], reader: Reader, budget: Budget) -> None:
@@ -30,7 +40,17 @@ def restore_state(numbers: dict[str, Any], vectors: dict[str, Array], reader: Re
     except (KeyError, TypeError, ValueError):
         return
     reader.shares = DiagonalShare(deque(pairs, maxlen=WINDOW))
-    for name in ("start", "other_start"):
-        vector = vectors.get(name)
-        if vector is not None and vector.ndim == 2 and bool(np.isfinite(vector).all()):
-            setattr(reader, name, torch.from_numpy(vector))
+    for name in STARTS:
+        setattr(reader, name, _remembered(name, vectors))
+
+
+def _remembered(name: str, vectors: dict[str, Array]) -> Remembered | None:
+    found, matrix, earlier = (vectors.get(key) for key in (name, f"{name}_matrix", f"{name}_earlier"))
+    if found is None or matrix is None or found.ndim != 2 or matrix.shape != (found.shape[1],) * 2:
+        return None
+    if earlier is not None and earlier.shape != found.shape[:1]:
+        return None
+    if not all(bool(np.isfinite(one).all()) for one in (found, matrix, earlier) if one is not None):
+        return None
+    last = None if earlier is None else torch.from_numpy(earlier)
+    return Remembered(torch.from_numpy(found), matrix, last)

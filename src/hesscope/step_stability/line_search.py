@@ -30,16 +30,22 @@ def real_step(problem: Problem, members: dict[str, Member], gradient: Tensor) ->
         settings = {key: value for key, value in member.group.items() if key not in ("params", "param_names")}
         settings |= {key: False for key in ("fused", "foreach", "capturable", "differentiable") if key in settings}
         taken: Any = getattr(optim, member.kind.name)([{"params": [moved], **settings}])
-        taken.state[moved] = {
-            key: value.detach().clone().to(before.device) if isinstance(value, Tensor) else copy.copy(value)
-            for key, value in member.state.items()
-        }
+        taken.state[moved] = {key: _copied(key, value, before.device) for key, value in member.state.items()}
         taken.step()
         found[name] = (moved.detach() - before).reshape(-1)
     step = torch.cat([found[name] for name in problem.space.names]).to(problem.dtype)
     if not bool(torch.isfinite(step).all()):
         refuse("the optimiser's step must be finite", "NaN or infinity", "The run has diverged: load a checkpoint.")
     return step
+
+
+def _copied(key: str, value: Any, device: torch.device) -> Any:
+    """A copy of one entry of a state; counts that an older torch saved as plain numbers become tensors, as it wants them."""
+    if isinstance(value, Tensor):
+        return value.detach().clone().to(device)
+    if key in ("step", "mu_product") and isinstance(value, int | float):
+        return torch.tensor(float(value), dtype=torch.float32)
+    return copy.copy(value)
 
 
 def critical_step(problem: Problem, members: dict[str, Member], rate: float, tol: float = 0.02) -> CriticalStep:

@@ -14,6 +14,7 @@ from ..curvature import Problem
 from ..errors import refuse
 from .kinds import Kind, kind_named, kind_of, kind_of_groups
 
+WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 MOST_WAYS = 10_000  # to deal out parameters to groups, before it is given up
 
 
@@ -136,7 +137,7 @@ def _order(
     if names is not None:
         chosen, source = list(names), "names="
     elif len(written) == len(indices):
-        chosen, source = written, "the names in the state dict"
+        chosen, source = [_without_wrappers(name, everything) for name in written], "the names in the state dict"
     else:
         source = "the model"
         trained = {name: shape for name, shape in everything.items() if name in problem.parameters}
@@ -162,6 +163,12 @@ def _order(
             f"It has: {', '.join(list(everything)[:8])}{', ...' if len(everything) > 8 else ''}.",
         )
     return dict(zip(indices, chosen, strict=True))
+
+
+def _without_wrappers(name: str, known: Mapping[str, Any]) -> str:
+    """A name without what torch.compile and data-parallel wrappers put into it, unless the model has it as it is."""
+    plain = ".".join(part for part in name.split(".") if part not in WRAPPERS)
+    return plain if name not in known and plain in known else name
 
 
 def dealt_out(
