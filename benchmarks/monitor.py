@@ -1,15 +1,18 @@
 """How good and how dear are readings of `hs.Monitor`, on real training runs; the truth is a converged Lanczos run.
 
     HESSCOPE_DATA=... python -m benchmarks.monitor mlp cnn gpt
+    HESSCOPE_DATA=... python -m benchmarks.monitor budget mlp cnn gpt
 
 Prints, for every run: products per warm reading, errors against the truth, how many readings called themselves
-converged, how many truths their errors covered.
+converged, how many truths their errors covered. With `budget`: the share of the training time that a monitor with
+budget="2%" took, by the clock of the loop that calls it.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,6 +102,44 @@ RUNS = {
 }
 
 
+def _train(run: Training, draw: torch.Generator) -> None:
+    x, y = run.train
+    index = torch.randint(0, len(x), (run.batch,), generator=draw)
+    run.optimizer.zero_grad()
+    run.loss(run.model, x[index], y[index]).backward()
+    run.optimizer.step()
+
+
+def spent(name: str, seconds: float, budget: str = "2%") -> str:
+    """The share that a monitor took of so many seconds of training, timed outside of it, at the end and at its highest."""
+    run, draw = RUNS[name](), torch.Generator().manual_seed(1)
+    trained = ours = 0.0
+    shares: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        began = time.perf_counter()
+        monitor = hs.Monitor(
+            run.model, "cross_entropy", run.held_out, budget=budget, out=Path(folder) / "run.jsonl", forward=run.forward
+        )
+        made = ours = time.perf_counter() - began
+        step = readings = 0
+        while trained < seconds:
+            now = time.perf_counter()
+            _train(run, draw)
+            after = time.perf_counter()
+            readings += monitor.step(step, run.optimizer) is not None
+            trained, ours, step = trained + after - now, ours + time.perf_counter() - after, step + 1
+            shares.append((trained, ours / trained))
+        own = monitor.run.readings[-1].share
+        monitor.close()
+    late = [share for at, share in shares if at > seconds / 2]
+    return (
+        f"{name:13s} budget {budget}: {trained:.0f} s of training in {step} steps, {readings} readings, {made:.2f} s to make; "
+        f"share at the end {ours / trained:.2%}, in the second half {min(late):.2%} to {max(late):.2%} "
+        f"(its own account: {own or 0:.2%})"
+    )
+
+
 def measure(name: str, every: int, steps: int, products: int) -> str:
     """One line about one run."""
     run = RUNS[name]()
@@ -122,11 +163,7 @@ def measure(name: str, every: int, steps: int, products: int) -> str:
         top: Any = None
         seen: Any = None
         for step in range(steps + 1):
-            x, y = run.train
-            index = torch.randint(0, len(x), (run.batch,), generator=draw)
-            run.optimizer.zero_grad()
-            run.loss(run.model, x[index], y[index]).backward()
-            run.optimizer.step()
+            _train(run, draw)
             reading = monitor.step(step, run.optimizer)
             if reading is not None:
                 here = problem.at(run.model.state_dict())
@@ -155,7 +192,10 @@ def _line(rows: list[Any]) -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    chosen = [name for name in RUNS if not sys.argv[1:] or any(name.startswith(word) for word in sys.argv[1:])]
-    for chosen_name in chosen:
+    words = [word for word in sys.argv[1:] if word != "budget"]
+    for chosen_name in [name for name in RUNS if not words or any(name.startswith(word) for word in words)]:
+        if "budget" in sys.argv[1:]:
+            print(spent(chosen_name, 150.0), flush=True)
+            continue
         for cadence in (10, 50):
             print(measure(chosen_name, cadence, 40 * cadence, 5), flush=True)

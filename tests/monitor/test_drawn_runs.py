@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from hesscope.cli import main
-from hesscope.cli.commands.watch import sparkline
+from hesscope.cli.commands.watch import screen, sparkline
 from hesscope.plots.run import run_picture
-from hesscope.results.monitoring import MARK, load_run
+from hesscope.results.monitoring import MARK, MonitoredRun, Reading, load_run
 from monitor.runs import monitor_of, network, train
 
 
@@ -94,6 +94,13 @@ def test_lines_of_strangers_do_not_break_a_run(run_file: Path) -> None:
         handle.write(json.dumps({"step": 99, "loss": "low", "sharpness": 2, "binding": [1], "new": {}}) + "\n")
     last = load_run(run_file).readings[-1]
     assert (last.step, last.loss, last.sharpness, last.binding) == (99, None, 2, {})
+
+
+def test_one_early_spike_does_not_flatten_the_rest() -> None:
+    readings = tuple(Reading(step, loss=1.0, edge_ratio=ratio) for step, ratio in enumerate((1e3, 0.1, 1.0, 0.1)))
+    lines = screen(MonitoredRun("a", {}, readings))
+    (ratio,) = (line for line in lines if line.startswith("preconditioned / edge, log"))
+    assert "█▁▃▁" in ratio
 
 
 def test_sparklines() -> None:

@@ -217,7 +217,7 @@ def lines_of(found: Stability) -> list[str]:
     if found.batch is not None:
         b = found.batch
         lines.append(
-            f"batch sharpness {b.sharpness:.4g} ± {b.sharpness_stderr:.1g} over {b.batches} batches of {b.batch_size:g}"
+            f"batch sharpness {b.sharpness:.4g} ± {b.sharpness_stderr:.1g} over {b.batches} batches of {b.batch_size:.3g}"
             f" (2/rate is {2 / h.rate:.4g}), gradient noise scale {b.noise_scale:.4g} ± {b.noise_scale_stderr:.1g} examples"
         )
     if found.step is not None:

@@ -26,6 +26,7 @@ SHOWN = (
     ("‖H‖² within layers", "diagonal_share", "diagonal_share_error"),
 )
 BARS = "▁▂▃▄▅▆▇█"
+WIDE = 100.0  # the range from which a curve is drawn in logarithms
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def screen(run: MonitoredRun, width: int = 100) -> list[str]:
     head = f"{run.name}: {run.settings.get('model', '?')}, {run.settings.get('parameters', 0):,} parameters"
     if not run.readings:
         return [head, "no reading yet"]
-    last, room = run.readings[-1], max(10, min(60, width - 50))
+    last, room = run.readings[-1], max(10, min(60, width - 54))
     share = "" if last.share is None else f", {last.share:.2%} of the training time"
     lines = [f"{head}, step {last.step:,}, {len(run.readings)} readings{share}"]
     for title, name, error in SHOWN:
@@ -86,7 +87,10 @@ def screen(run: MonitoredRun, width: int = 100) -> list[str]:
         if read.size:
             off = float("nan") if error is None else run.column(error)[read[-1]]
             more = f" ± {off:.2g}" if np.isfinite(off) else ""
-            lines.append(f"{title:<22} {sparkline(values[read], room):<{room}} {values[read[-1]]:.4g}{more}")
+            shown = values[read]
+            if shown.min() > 0 and shown.max() > WIDE * shown.min():  # one early spike would flatten all the rest
+                title, shown = f"{title}, log", np.log(shown)
+            lines.append(f"{title:<26} {sparkline(shown, room):<{room}} {values[read[-1]]:.4g}{more}")
     if last.binding:
         lines.append("binding now: " + ", ".join(f"{layer} {share:.0%}" for layer, share in last.binding.items()))
     ratio = last.edge_ratio
