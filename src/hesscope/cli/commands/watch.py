@@ -94,7 +94,7 @@ def screen(run: MonitoredRun, width: int = 100) -> list[str]:
     if last.binding:
         lines.append("binding now: " + ", ".join(f"{layer} {share:.0%}" for layer, share in last.binding.items()))
     ratio = last.edge_ratio
-    if ratio is not None:
+    if ratio is not None and last.rate is not None:
         where = (
             "above the edge: the frozen step is unstable"
             if ratio > 1
