@@ -70,7 +70,14 @@ class TrackedTops:
 
 
 def track(
-    op: Counted, start: Remembered | None, pencil: Pencil | None, *, tol: float, most: int, rng: Rng, fresh: bool = False
+    op: Counted,
+    start: Remembered | None,
+    pencil: Pencil | None,
+    *,
+    tol: float,
+    most: int,
+    rng: Rng,
+    fresh: bool = False,
 ) -> TrackedTops:
     """Rayleigh-Ritz on the vectors of the last reading, then on residuals, until both errors are at most `tol`.
 
