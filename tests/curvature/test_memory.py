@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import hesscope as hs
-from hesscope.curvature.engines.memory import parse_bytes
+from hesscope.curvature.engines.graphs import GradientGraphs
+from hesscope.curvature.engines.memory import counting_saved_bytes, parse_bytes
 from hesscope.errors import HesscopeError
 from hesscope.linalg.memory import vectors_that_fit
 from hesscope.memory import free_bytes
 
 RUN = """
-import gc, json, sys, torch
+import ctypes, gc, json, sys, torch
 from torch import nn
 import hesscope as hs
 
@@ -42,6 +43,7 @@ def status(key):
 plan = hs.plan(problem, "eigenpairs", k=1)
 hs.Hessian(problem.subset(16)) @ torch.ones(problem.space.size)
 gc.collect()
+ctypes.CDLL("libc.so.6").malloc_trim(0)  # what earlier steps freed is theirs
 before = status("VmRSS")
 open("/proc/self/clear_refs", "w").write("5")
 H = hs.Hessian(problem)
@@ -60,6 +62,31 @@ def test_the_plan_is_what_a_process_takes(kind: str, memory: str) -> None:
     assert found["share"] > 0.3
     assert found["peak"] <= 1.5 * found["plan"]
     assert found["plan"] <= 1.5 * found["peak"]
+
+
+def test_a_view_of_much_data_takes_no_more_than_its_own_examples() -> None:
+    """Batches are often slices of one tensor: what autograd saves of them is there already."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(50, 6), nn.Tanh(), nn.Linear(6, 3))
+    x, y = torch.randn(4000, 50), torch.arange(4000) % 3
+    slices = [(x[i : i + 40], y[i : i + 40]) for i in range(0, 4000, 40)]
+    copies = [(a.clone(), b.clone()) for a, b in slices]
+    found, other = (GradientGraphs(hs.Problem.of(model, "cross_entropy", batches)).size for batches in (slices, copies))
+    assert found == other
+    assert found.per_example < 6 * 4 * 20  # a few numbers for each of the six hidden units
+    assert found.of(40) <= 40 * found.per_example + 4000
+    # A graph of joined batches has a copy of its examples.
+    assert found.of(40, copied=True) - found.of(40) == 40 * (50 * 4 + 8)
+
+
+def test_only_what_a_graph_still_holds_is_counted() -> None:
+    x = torch.randn(1000, requires_grad=True)
+    with counting_saved_bytes({x.untyped_storage().data_ptr()}) as count:
+        kept = x.exp().sin()
+        x.exp().exp().sum().backward()  # used up, and given back
+        assert count() == 4000  # exp saves its result, and sin the same as its input
+        del kept
+        assert count() == 0
 
 
 def test_one_answer_to_what_is_free() -> None:

@@ -37,9 +37,18 @@ def test_a_product_is_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that advances a second at every look, a product takes one second."""
     ticks = iter(range(10_000))
     monkeypatch.setattr("hesscope.curvature.cost.time.perf_counter", lambda: float(next(ticks)))
-    found = hs.plan(problem_of(60), "eigenpairs", k=5)
-    # A gradient of all 60 seems to take a second too, so that the product is timed on 7 of them.
-    assert found.seconds == pytest.approx(found.products * 60 / 7, rel=1e-6)
+    problem = problem_of(60)
+    found = hs.plan(problem, "solve")
+    # A gradient of all 60 seems to take a second too, so that a product is timed on 3 of them, and on 1: a second each.
+    # At least a quarter of it is for the examples. The proof of derivatives is sixteen gradients in float64.
+    product = 0.75 + 0.25 / 3 * 60
+    assert found.seconds == pytest.approx(found.products * product + 16 * 2, rel=1e-6)
+    # Eight columns of all rows are made orthogonal in a second.
+    n, pairs = problem.space.size, hs.plan(problem, "eigenpairs", k=5)
+    vectors = pairs.basis_bytes // (4 * n)
+    assert pairs.seconds == pytest.approx(pairs.products * (product + vectors / 2 / 8) + 16 * 2, rel=1e-6)
+    problem.proofs["products"] = None
+    assert hs.plan(problem, "solve").seconds == pytest.approx(found.seconds - 16 * 2, rel=1e-6)
 
 
 def test_a_way_out_where_memory_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,6 +19,7 @@ from .data import Batches, examples_in, first_examples
 from .engines.graphs import GradientGraphs
 from .given_problem import need_problem
 from .gradient_mode import differentiable
+from .overheads import orthogonal_seconds, proof_bytes, proof_seconds
 from .problem import Problem
 
 Task = Literal["eigenpairs", "spectral_density", "trace", "diagonal", "dense", "solve"]
@@ -30,7 +32,9 @@ _FUNCTIONS: dict[str, Callable[..., Any] | None] = {
     "solve": solve,
 }
 _PROBE = 64
+_ORTHOGONAL = ("eigenpairs", "spectral_density", "trace", "diagonal")  # tasks whose vectors are kept so
 _OWN_VECTORS = 4  # sums of gradients, a product and its pieces
+_HEAP = 1.15  # the C library's heap is full of holes: measured 1.0 to 1.4 times what is alive in it
 _PATIENCE = 1.0  # seconds that timing one product may take
 _SMALL = 200  # up to this size every task multiplies the whole matrix out
 
@@ -38,8 +42,9 @@ _SMALL = 200  # up to this size every task multiplies the whole matrix out
 def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPlan:
     """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from one product timed here.
 
-    It is timed on the first batch, or on as much of it as takes about a second. `bytes` is what the run adds at its peak: graphs that are kept, a graph that is rebuilt, vectors; the data and the
-    model are there before.
+    It is timed on the first batch, or on as much of it as takes about a second; the proof of derivatives, building graphs
+    and orthogonal vectors are added. `bytes` is what the run holds at its peak: the proof, or graphs that are kept, a
+    graph that is rebuilt and vectors; the data and the model are there before.
     """
     need_problem(problem)
     _check(task, settings)
@@ -48,18 +53,24 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     counts = [examples_in(batch) or 1 for batch in batches]
     gradient = _gradient_seconds(problem, batches[0]) * sum(counts) if batches else 0.0
     graphs = GradientGraphs(problem).forecast(counts)
-    kept, rebuilt = _product_seconds(problem, batches[0], gradient / max(sum(counts), 1)) if batches else (0.0, 0.0)
-    product = sum(counts) * (kept * graphs.share + rebuilt * (1 - graphs.share))
+    price = _price(problem, batches[0], gradient / max(sum(counts), 1)) if batches else _Price((0.0, 0.0), (0.0, 0.0))
+    (held, built), share = graphs.runs, graphs.share * sum(counts)
+    product = price.kept(held, share) + price.built(built, sum(counts) - share)
+    beside = max(0.0, price.built(held, share) - price.kept(held, share))  # of the first product
+    beside += proof_seconds(problem, batches[0]) if batches else 0.0
+    if task in _ORTHOGONAL:
+        beside += orthogonal_seconds(problem, products, vectors)
     vector = problem.space.size * (torch.finfo(problem.dtype).bits // 8)
     basis = vectors * vector
-    total = graphs.kept + graphs.working + basis + _OWN_VECTORS * vector
+    total = max(proof_bytes(problem), graphs.kept + graphs.working + basis + _OWN_VECTORS * vector)
+    total = int(total * (_HEAP if problem.device.type == "cpu" else 1.0))
     if not problem.batches.held:
         note += " The data is streamed, so times are per first batch."
     free = free_bytes(problem.device)
     if total > 0.9 * free:
         note += f" {_way_out(task, total, free, graphs.kept + graphs.working, basis)}"
     return CostPlan(
-        task, products, products * product, total, graphs.total, basis, gradient, graphs.share, note.strip()
+        task, products, products * product + beside, total, graphs.total, basis, gradient, graphs.share, note.strip()
     )
 
 
@@ -89,22 +100,57 @@ def _way_out(task: str, total: float, free: float, graphs: float, basis: float) 
     return f"{total / 1e9:.1f} GB are more than the {free / 1e9:.1f} GB that are free: {do}."
 
 
-def _product_seconds(problem: Problem, batch: Any, gradient: float) -> tuple[float, float]:
-    """Seconds per example of one product with a kept graph, and of one that builds it anew; timed on this machine."""
+@dataclass(frozen=True)
+class _Price:
+    """Seconds of a product with a graph that is kept, and with one that is built: (for each graph, for each example)."""
+
+    of_kept: tuple[float, float]
+    of_built: tuple[float, float]
+
+    def kept(self, graphs: int, examples: float) -> float:
+        return self.of_kept[0] * graphs + self.of_kept[1] * examples
+
+    def built(self, graphs: int, examples: float) -> float:
+        return self.of_built[0] * graphs + self.of_built[1] * examples
+
+
+def _price(problem: Problem, batch: Any, gradient: float) -> _Price:
+    """Timed on this machine, on so many examples as are affordable and on half of them."""
     size = examples_in(batch) or 1
-    affordable = max(1, int(_PATIENCE / max(8 * gradient, 1e-12)))
-    few = first_examples(batch, affordable) if affordable < size and problem.divisible else batch
-    alone = problem._copy(batches=Batches([few], float("inf"), True))
+    affordable = max(2, int(_PATIENCE / max(18 * gradient, 1e-12)))
+    count = min(size, affordable) if problem.divisible else size
+    whole = _product_seconds(problem, first_examples(batch, count))
+    if count < 2 or not problem.divisible:
+        kept, built = ((0.0, seconds / count) for seconds in whole)
+        return _Price(kept, built)
+    half = _product_seconds(problem, first_examples(batch, count // 2))
+    kept, built = (_line(few, all_, count // 2, count) for few, all_ in zip(half, whole, strict=True))
+    return _Price(kept, built)
+
+
+def _line(few: float, many: float, fewer: int, more: int) -> tuple[float, float]:
+    """Seconds at 0 examples and for each one more; clocks are rough, so that at least a quarter is for the examples."""
+    slope = max((many - few) / (more - fewer), 0.25 * many / more)
+    slope = min(slope, many / more)
+    return many - slope * more, slope
+
+
+def _product_seconds(problem: Problem, batch: Any) -> tuple[float, float]:
+    """Of one product with a kept graph, and of one that builds it anew."""
+    alone = problem._copy(batches=Batches([batch], float("inf"), True))
     vector = torch.ones(1, problem.space.size, dtype=problem.dtype, device=problem.device)
-    graphs, times = GradientGraphs(alone), []
+    building: list[float] = []
+    again: list[float] = []
     with differentiable():
-        for _ in range(3):
-            start = time.perf_counter()
-            graphs.products(problem.space, problem.space, vector)
-            times.append(time.perf_counter() - start)
-    count = examples_in(few) or 1
+        for _ in range(2):  # whatever runs for the first time takes longer
+            graphs = GradientGraphs(alone)
+            for times in (building, again, again):
+                start = time.perf_counter()
+                graphs.products(problem.space, problem.space, vector)
+                times.append(time.perf_counter() - start)
+            del graphs
     # Where the graph of this batch alone does not fit, every product builds it.
-    return min(times[1:]) / count, times[0] / count
+    return min(again), min(building)
 
 
 def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, int, str]:

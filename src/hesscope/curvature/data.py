@@ -25,7 +25,7 @@ class Batches:
         self._held: list[Any] | None = []
         total = 0.0
         for batch in _undrawn(source):
-            total += _bytes(batch)
+            total += bytes_of(batch)
             if total > cache_bytes and not one_shot:
                 self._held = None
                 break
@@ -240,7 +240,8 @@ def first_examples(batch: Any, count: int) -> Any:
     return batch if size is None or size <= count else map_tensors(batch, lambda t: t[:count])
 
 
-def _bytes(batch: Any) -> int:
+def bytes_of(batch: Any) -> int:
+    """What all tensors of a batch take, without what they are views of."""
     return sum(t.numel() * t.element_size() for t in tensors_of(batch))
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import refuse
-from ..data import examples_in, first_examples, halves, in_batches_of, in_larger_batches
+from ..data import bytes_of, examples_in, first_examples, halves, in_batches_of, in_larger_batches, tensors_of
 from ..problem import Problem
 from .memory import bytes_in_graph, counting_saved_bytes, is_out_of_memory
 
@@ -41,13 +41,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class GraphSize:
-    """Bytes that autograd saves for a batch: some for every graph, some for every example."""
+    """Bytes that autograd saves for a batch: some for every graph, some for every example.
+
+    The examples themselves are there anyway, unless a graph holds a copy of its own.
+    """
 
     fixed: float
     per_example: float
+    example: float = 0.0
 
-    def of(self, examples: int) -> int:
-        return int(self.fixed + self.per_example * examples)
+    def of(self, examples: int, copied: bool = False) -> int:
+        return int(self.fixed + (self.per_example + copied * self.example) * examples)
 
     def examples_in(self, size: float) -> int:
         """How many examples make a graph of this size."""
@@ -56,12 +60,16 @@ class GraphSize:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes of all graphs, of those that will be kept (a share of the examples) and of what a product adds."""
+    """Bytes of all graphs, of those that will be kept (a share of the examples) and of what a product adds.
+
+    `runs` are the graphs that a product passes through: how many are kept, and how many are built for it.
+    """
 
     total: int
     kept: int
     working: int
     share: float
+    runs: tuple[int, int]
 
 
 class KeptGraphs(ABC, Generic[_Graph]):
@@ -108,7 +116,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
     def _keep(self) -> bool:
         """Hold the graphs of the first batches; whether those are all."""
         for batch, count in in_larger_batches(self.problem.batches, self.joined_examples):
-            size = self.size.of(examples_in(batch) or 1)
+            size = self.size.of(examples_in(batch) or 1, self._copied(count))
             if not self.problem.memory_budget.reserve(size):
                 return False
             self.kept_bytes += size
@@ -134,18 +142,24 @@ class KeptGraphs(ABC, Generic[_Graph]):
     def forecast(self, counts: Sequence[int]) -> Forecast:
         """What `build` and a product will take for batches of so many examples, if they are of one form."""
         joined, free = _joined_counts(counts, self.joined_examples), self.problem.memory_budget.free
-        total = sum(self.size.of(count) for count in joined)
-        kept = examples = 0
-        for count in joined:
-            if kept + self.size.of(count) > free:
+        sizes = [self.size.of(count, self._copied(together)) for count, together in joined]
+        kept = examples = batches = graphs = 0
+        for size, (count, together) in zip(sizes, joined, strict=True):
+            if kept + size > free:
                 break
-            kept, examples = kept + self.size.of(count), examples + count
+            kept, examples, batches, graphs = kept + size, examples + count, batches + together, graphs + 1
         most = self.working_examples
         alone = [min(count, most or count) for count in counts]
-        working = _TRANSIENT * max((self.size.of(n) for n in joined[:1]), default=0)
+        built = sum(-(-count // most) if most else 1 for count in counts[batches:])
+        working = _TRANSIENT * max((self.size.of(count) for count, _ in joined[:1]), default=0)
         if examples < sum(counts):
-            working = (1 + _TRANSIENT) * self.size.of(max(alone))
-        return Forecast(total, kept, int(working), examples / sum(counts) if counts else 1.0)
+            working = (1 + _TRANSIENT) * self.size.of(max(alone), self._copied(1))
+        share = examples / sum(counts) if counts else 1.0
+        return Forecast(sum(sizes), kept, int(working), share, (graphs, built))
+
+    def _copied(self, together: int) -> bool:
+        """Whether the graph of so many batches together holds examples that nobody else holds."""
+        return together > 1 or not self.problem.batches.held
 
     @property
     def size(self) -> GraphSize:
@@ -174,16 +188,18 @@ class KeptGraphs(ABC, Generic[_Graph]):
 
     def _measured(self, batch: Any) -> GraphSize:
         size = examples_in(batch) or 1
+        example = bytes_of(batch) / size
         if not self.problem.divisible or size < 2:
-            return GraphSize(0.0, self._saved_bytes(batch) / size)
+            return GraphSize(0.0, self._saved_bytes(batch) / size, example)
         few, more = min(_FEW, size // 2), min(_MORE, size)
         small, large = (self._saved_bytes(first_examples(batch, count)) for count in (few, more))
         per_example = max(0.0, (large - small) / (more - few))
-        return GraphSize(max(0.0, small - few * per_example), per_example)
+        return GraphSize(max(0.0, small - few * per_example), per_example, example)
 
     def _saved_bytes(self, batch: Any) -> float:
-        """What autograd saves, without the parameters themselves."""
-        own = {t.untyped_storage().data_ptr() for t in self.leaves.values()}
+        """What autograd saves, without the parameters and the examples themselves: a few of these are a view of all."""
+        there = [*self.leaves.values(), *tensors_of(batch)]
+        own = {t.untyped_storage().data_ptr() for t in there}
 
         def saved(piece: Any) -> int:
             try:
@@ -200,13 +216,15 @@ class KeptGraphs(ABC, Generic[_Graph]):
         return float(sum(in_pieces(self.problem, batch, saved)))
 
 
-def _joined_counts(counts: Sequence[int], most: int) -> list[int]:
-    joined: list[int] = []
+def _joined_counts(counts: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Examples of the batches that run as one, and how many of the batches given each is made of."""
+    joined: list[tuple[int, int]] = []
     for count in counts:
-        if joined and joined[-1] + count <= most:
-            joined[-1] += count
+        examples, together = joined[-1] if joined else (0, 0)
+        if joined and examples + count <= most:
+            joined[-1] = (examples + count, together + 1)
         else:
-            joined.append(count)
+            joined.append((count, 1))
     return joined
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -55,19 +56,32 @@ class MemoryBudget:
         return max(0, self.limit - self.used)
 
 
+class _Saved:
+    """A tensor that a node of a graph saved; it lives as long as the node."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
 @contextmanager
 def counting_saved_bytes(without: set[int]) -> Iterator[Callable[[], int]]:
-    """Count the distinct bytes that autograd saves inside the block, but for the storages at `without`."""
-    seen: dict[int, int] = {}
+    """Count the distinct bytes that autograd saved inside the block and still holds, but for the storages at `without`.
 
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in without:
-            seen[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # the tensor itself could close a cycle through its own graph node
+    Graphs that were used up on the way have given back what they saved, and others may have got the same addresses.
+    """
+    saved: WeakSet[_Saved] = WeakSet()
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        yield lambda: sum(seen.values())
+    def pack(tensor: Tensor) -> _Saved:
+        held = _Saved(tensor.detach())  # the tensor itself could close a cycle through its own graph node
+        saved.add(held)
+        return held
+
+    def count() -> int:
+        storages = {s.data_ptr(): s.nbytes() for s in (held.tensor.untyped_storage() for held in saved)}
+        return sum(size for place, size in storages.items() if place not in without)
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
+        yield count
 
 
 def bytes_in_graph(graph: Any, without: set[int]) -> int:

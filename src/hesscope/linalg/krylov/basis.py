@@ -22,8 +22,9 @@ class KrylovBasis:
     Vectors are rows of one growing buffer: the first `size` are V, the next `pending` are P.
     """
 
-    def __init__(self, op: Counted) -> None:
-        self.op, self.layout = op, op.layout
+    def __init__(self, op: Counted, expected: int = 16) -> None:
+        """`expected` vectors have their place from the start: while a buffer grows, it is there twice."""
+        self.op, self.layout, self.expected = op, op.layout, expected
         self.rows = torch.empty(0, self.layout.local_size, dtype=op.dtype, device=op.device)
         self.names: list[int] = []
         self.next_name = 0
@@ -129,7 +130,7 @@ class KrylovBasis:
     def _store(self, new: Tensor) -> None:
         used, needed = len(self.names), len(self.names) + new.shape[1]
         if needed > self.rows.shape[0]:
-            grown = self.rows.new_empty(max(needed, 16, self.rows.shape[0] * 3 // 2), self.rows.shape[1])
+            grown = self.rows.new_empty(max(needed, self.expected, self.rows.shape[0] * 3 // 2), self.rows.shape[1])
             grown[:used] = self.rows[:used]
             self.rows = grown
         self.rows[used:needed] = new.T
