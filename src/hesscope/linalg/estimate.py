@@ -20,11 +20,9 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 def mean_and_stderr(samples: Array) -> tuple[float, float]:
-    """The mean of independent samples and its standard error, widened so that (mean − truth)/stderr has variance 1."""
+    """The mean of independent samples and a standard error that 95 % lie within twice of, however few they are."""
     m = samples.size
-    # Student's t with m − 1 degrees of freedom has variance (m − 1)/(m − 3).
-    widened = np.sqrt((m - 1) / (m - 3)) if m > 3 else 2.0
-    return float(samples.mean()), float(widened * samples.std(ddof=1) / np.sqrt(m))
+    return float(samples.mean()), float(_student(m) * samples.std(ddof=1) / np.sqrt(m))
 
 
 def mean_of_squares(samples: Tensor) -> tuple[Tensor, Tensor]:

@@ -110,6 +110,10 @@ def estimate_trace(
     `may_complete`: multiply the rest of the matrix out where that costs no more.
     """
     estimator, before = METHODS[method](op, rng), op.count
+    n = op.shape[0]
+    if n <= min(limit, estimator.cost * estimator.least) and op.layout.local_size == n:
+        # Two or three probes say next to nothing of their own error, and the whole matrix costs no more than enough.
+        return Estimate(float(torch.trace(exact_symmetric(op))), 0.0, op.count - before, "all products", exact=True)
     require_products(limit, 2 * estimator.cost, method)
     room = max(estimator.least, vectors_that_fit(op) // estimator.memory)
     value, stderr = 0.0, math.inf
