@@ -21,6 +21,7 @@ from ..operators.content import digest
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..rng import Rng
+from .sampled_norms import products_of
 from .shared_norms import LEAST_DRAWS, can_share
 from .source import MatrixName, MatrixSource, source_of
 from .squares import Squares
@@ -145,7 +146,7 @@ def norm_products(
     if how != "stochastic":
         return columns if how == "exact" else probes
     mixed = bool(torch.isin(sampled, labels[columns:]).any())
-    return probes * (chosen.count if mixed else len(sampled))
+    return products_of(chosen, torch.arange(chosen.count) if mixed else sampled, probes)
 
 
 def _refuse_too_many(blocks: int) -> None:

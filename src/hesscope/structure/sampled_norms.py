@@ -1,6 +1,8 @@
-"""Block norms from random products, with standard errors: ‖H_IJ‖_F² = E ‖H_IJ z‖² for random signs z."""
+"""Block norms from random products, with standard errors: ‖H_IJ‖_F² = E ‖H_IJ z‖² for z with E[z zᵀ] = I."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from ..rng import Rng
 
 
 class SampledSquares:
-    """Estimates of ‖H_IJ‖² for chosen blocks J and all I, one J per step."""
+    """Estimates of ‖H_IJ‖² for chosen blocks J and all I, one J per step; exact where J has no more columns than probes."""
 
     def __init__(self, operator: LinearOperator, partition: Partition, probes: int, rng: Rng, steps: Steps) -> None:
         self.operator, self.partition, self.probes, self.rng, self.steps = operator, partition, probes, rng, steps
@@ -27,32 +29,49 @@ class SampledSquares:
         """The estimates, their variances, and the products spent.
 
         A probe that lives on block J gives the whole column of blocks at the price of one product. Where I and J are
-        both probed, the two independent estimates of one norm are averaged.
+        both probed, the exact one of the two estimates of a norm is taken, or the mean of two that are independent.
         """
         for block in columns.tolist()[self.steps.done("columns") :]:
             self.mean[:, block], self.variance[:, block] = self._column(block)
             self.steps.made("columns", self._state)
-        mean, variance, blocks = self.mean, self.variance, self.partition.count
-        probed = torch.zeros(blocks, dtype=torch.bool)
-        probed[columns] = True
-        both = probed[:, None] & probed[None]
-        off = ~torch.eye(blocks, dtype=torch.bool)
-        mean = torch.where(both, (mean + mean.T) / 2, mean + mean.T * off)
-        # A diagonal block has one estimate, so averaging it with itself does not halve its variance.
-        shared = torch.where(off, (variance + variance.T) / 4, variance)
-        variance = torch.where(both, shared, variance + variance.T * off)
-        return mean, variance, self.probes * len(columns)
+        rank = torch.zeros(self.partition.count, dtype=torch.long)  # 2: known exactly, 1: sampled, 0: not asked for
+        rank[columns] = 1 + (self.partition.sizes[columns] <= self.probes).long()
+        own, other = rank[None], rank[:, None]
+        share = torch.where(own > other, 1.0, torch.where(own == other, 0.5, 0.0)).double()
+        mean, variance = share * self.mean, share.square() * self.variance
+        mean, variance = mean + mean.T, variance + variance.T
+        variance.diagonal().mul_(2)  # a diagonal block has one estimate, which its own mirror image does not improve
+        return mean, variance, products_of(self.partition, columns, self.probes)
 
     def _column(self, block: int) -> tuple[Tensor, Tensor]:
         operator, inside = self.operator, self.partition.indices(block)
-        draws = torch.zeros(operator.shape[1], self.probes, dtype=operator.dtype, device=operator.device)
-        generator = self.rng.child("block norms", block).torch()
-        draws[inside] = torch.randint(0, 2, (len(inside), self.probes), generator=generator).to(draws) * 2 - 1
+        size, exact = len(inside), len(inside) <= self.probes
+        draws = torch.zeros(operator.shape[1], size if exact else self.probes, dtype=operator.dtype)
+        draws[inside] = torch.eye(size, dtype=draws.dtype) if exact else self._drawn(block, size).to(draws)
+        draws = draws.to(operator.device)
         # Processes that share the vectors draw the same ones, and hold a part each.
         image = operator.row_layout.gather(operator.apply(draws[operator.layout.local])).double().square_().cpu()
-        samples = torch.zeros(self.partition.count, self.probes, dtype=torch.float64)
-        mean, stderr = mean_of_squares(samples.index_add_(0, self.partition.labels, image))
+        samples = torch.zeros(self.partition.count, draws.shape[1], dtype=torch.float64)
+        samples.index_add_(0, self.partition.labels, image)
+        if exact:
+            return samples.sum(1), torch.zeros(len(samples), dtype=torch.float64)
+        mean, stderr = mean_of_squares(samples)
         return mean, stderr**2
+
+    def _drawn(self, block: int, size: int) -> Tensor:
+        """Directions of length √size, all equally likely.
+
+        Random signs would repeat themselves where few columns matter (dead inputs), and samples that are equal by
+        chance find no spread: up to 63 % of two were wrong, and sure of it.
+        """
+        generator = self.rng.child("block norms", block).torch()
+        normal = torch.randn(size, self.probes, generator=generator, dtype=torch.float64)
+        return normal * (math.sqrt(size) / torch.linalg.vector_norm(normal, dim=0))
 
     def _state(self) -> Arrays:
         return {"mean": self.mean.numpy(), "mean variance": self.variance.numpy()}
+
+
+def products_of(partition: Partition, columns: Tensor, probes: int) -> int:
+    """What these columns of blocks take."""
+    return int(partition.sizes[columns].clamp_max(probes).sum())
