@@ -13,7 +13,7 @@ import torch
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Estimate, diagonal, frobenius_norm, row_norms, spectral_norm, trace
-from hesscope.linalg.estimate import mean_of_squares, root_stderr
+from hesscope.linalg.estimate import mean_and_stderr, mean_of_squares, root_stderr
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -86,6 +86,27 @@ def test_small_operators_are_exact_in_n_products() -> None:
         np.testing.assert_allclose(found.value, truth, rtol=1e-10)
         assert found.exact
         assert found.products == 120
+
+
+@pytest.mark.parametrize("method", ["hutchinson", "hutch++", "xtrace"])
+def test_a_matrix_of_fewer_rows_than_probes_is_multiplied_out(method: str) -> None:
+    """Two probes of a matrix of five rows were all that its budget bought, and their spread is no error bar."""
+    matrix = dense_of(np.array([2.0, 1.0, 0.3, -0.1, -0.4]))
+    found = trace(Dense(matrix, symmetric=True), 0.2, method=method)
+    assert found.exact
+    assert found.products == 5
+    assert found.value == pytest.approx(2.8, rel=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not trace(Dense(matrix, symmetric=True), 0.2, method="hutchinson", max_products=4).exact
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 20])
+def test_means_of_few_samples_lie_within_two_standard_errors(count: int) -> None:
+    samples = np.random.default_rng(count).standard_normal((4000, count))
+    found = np.array([mean_and_stderr(row) for row in samples])
+    inside = float(np.mean(np.abs(found[:, 0]) <= 2 * found[:, 1]))
+    assert abs(inside - 0.9545) <= 4 * np.sqrt(0.9545 * 0.0455 / 4000)
 
 
 @pytest.mark.parametrize("values", [DECAYING, INDEFINITE, FLAT])
