@@ -29,6 +29,7 @@ def test_products_are_within_half_as_many_again() -> None:
     planned, taken = hs.plan(problem, "eigenpairs", k=5), hs.eigenpairs(problem, 5)
     assert 1 / 1.5 <= planned.products / taken.products <= 1.5
     assert hs.plan(problem, "spectral_density", tol=0, probes=2, steps=30).products == 60
+    assert hs.plan(problem, "eigenpairs", k=5, max_products=7).products == 7
     small = problem_of(30)
     assert hs.plan(small, "spectral_density").products == hs.spectral_density(small).products
 

@@ -34,7 +34,7 @@ _FUNCTIONS: dict[str, Callable[..., Any] | None] = {
 _PROBE = 64
 _ORTHOGONAL = ("eigenpairs", "spectral_density", "trace", "diagonal")  # tasks whose vectors are kept so
 _OWN_VECTORS = 4  # sums of gradients, a product and its pieces
-_HEAP = 1.15  # the C library's heap is full of holes: measured 1.0 to 1.4 times what is alive in it
+_HEAP = 1.25  # the C library's heap is full of holes: measured 1.0 to 1.4 times what is alive in it
 _PATIENCE = 1.0  # seconds that timing one product may take
 _SMALL = 200  # up to this size every task multiplies the whole matrix out
 
@@ -49,6 +49,9 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     need_problem(problem)
     _check(task, settings)
     products, vectors, note = _needs(problem, task, settings)
+    most = settings.get("max_products")
+    if most is not None:
+        products, vectors = min(products, most), min(vectors, most + int(settings.get("k", 1)))
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
     counts = [examples_in(batch) or 1 for batch in batches]
     gradient = _gradient_seconds(problem, batches[0]) * sum(counts) if batches else 0.0
@@ -83,7 +86,7 @@ def _check(task: str, settings: dict[str, Any]) -> None:
     for name in settings:
         if name not in known:
             refuse(f"a setting must be one of {task}", f"{name!r}", f"There are: {', '.join(known) or 'none'}.")
-    for name in ("k", "probes", "steps"):
+    for name in ("k", "probes", "steps", *(("max_products",) if settings.get("max_products") is not None else ())):
         need_count(name, settings.get(name, 1))
 
 
