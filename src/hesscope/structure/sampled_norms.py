@@ -66,7 +66,8 @@ class SampledSquares:
         """
         generator = self.rng.child("block norms", block).torch()
         normal = torch.randn(size, self.probes, generator=generator, dtype=torch.float64)
-        return normal * (math.sqrt(size) / torch.linalg.vector_norm(normal, dim=0))
+        lengths: Tensor = torch.linalg.vector_norm(normal, dim=0)
+        return normal * (math.sqrt(size) / lengths)
 
     def _state(self) -> Arrays:
         return {"mean": self.mean.numpy(), "mean variance": self.variance.numpy()}
