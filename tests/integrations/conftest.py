@@ -13,6 +13,7 @@ NEEDED = {
     "test_huggingface.py": ("transformers", "peft"),
     "test_huggingface_folders.py": ("transformers", "peft"),
     "test_lightning.py": ("lightning",),
+    "test_checkpoints.py": ("lightning", "transformers", "peft", "safetensors"),
     "test_trackers.py": ("tensorboard", "wandb", "mlflow", "trackio"),
     "test_transformers_trainer.py": ("transformers", "accelerate"),
     "test_optimizers.py": ("transformers", "lightning"),

@@ -21,6 +21,7 @@ SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".npz")
 # Where trainers keep the weights among other things, and where Hugging Face keeps them in a folder.
 _INSIDE = ("state_dict", "model_state_dict", "model", "module")
 _IN_FOLDER = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # of PEFT: what was trained, without the model below it
 _WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "network.")
 _DTYPES = {
     "F64": torch.float64,
@@ -69,19 +70,36 @@ def checkpoints_in(folder: str | os.PathLike[str]) -> dict[str, Path]:
 
 def holds_one(folder: Path) -> bool:
     """Whether a folder is one checkpoint by itself."""
-    return any((folder / name).is_file() for name in _IN_FOLDER)
+    return any((folder / name).is_file() for name in (*_IN_FOLDER, *_ADAPTERS))
+
+
+def holds_adapters(path: str | os.PathLike[str]) -> bool:
+    """Whether these are the weights of adapters alone: a folder that PEFT wrote, or the file in it."""
+    file = Path(path)
+    return file.name in _ADAPTERS or (file.is_dir() and not any((file / name).is_file() for name in _IN_FOLDER))
 
 
 def matched(state: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """The state under the model's own names: without the prefix that a wrapper put before all of them."""
     if not isinstance(state, Mapping) or all(name in names for name in state):
         return state
+    named = {_of_adapter(name, names): value for name, value in state.items()}
+    if all(name in names for name in named):
+        return named
     for prefix in _WRAPPERS:
         if all(isinstance(name, str) and name.startswith(prefix) for name in state):
             bare = {name.removeprefix(prefix): value for name, value in state.items()}
             if all(name in names for name in bare) or any(name.startswith(_WRAPPERS) for name in bare):
                 return matched(bare, names)
     return state
+
+
+def _of_adapter(name: Any, names: Mapping[str, str]) -> Any:
+    """PEFT leaves the name of the adapter out of its files: "lora_A.weight" is "lora_A.default.weight" in the model."""
+    head, _, last = str(name).rpartition(".")
+    return (
+        name if name in names else next((n for n in (f"{head}.default.{last}", f"{name}.default") if n in names), name)
+    )
 
 
 def _is_checkpoint(path: Path) -> bool:
@@ -99,7 +117,7 @@ def _label(path: Path) -> str:
 
 
 def _folder(folder: Path) -> dict[str, Tensor]:
-    for name in _IN_FOLDER:
+    for name in (*_IN_FOLDER, *_ADAPTERS):
         file = folder / name
         if file.is_file() and name.endswith(".index.json"):
             return _shards(file)

@@ -13,13 +13,14 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .gradient_mode import differentiable
+from .recurrent_kernels import plain_recurrent_kernels
 from .replaced_operations import plain_operations
 from .wide_precision import InFloat64
 
 
 @contextmanager
 def running(model: nn.Module, traced: bool, wide: bool) -> Iterator[None]:
-    """Math attention kernels (the fused ones have no second derivative), plain operations, compiled parts as they were
+    """Math attention and plain recurrent kernels (the fused ones have no second derivative), plain operations, compiled parts as they were
     written; with `wide`, casts to float32 stay in float64. Checkpointed parts run again under the same conditions."""
 
     def modes() -> ExitStack:
@@ -27,6 +28,7 @@ def running(model: nn.Module, traced: bool, wide: bool) -> Iterator[None]:
         stack.enter_context(differentiable())
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(plain_operations(model, traced))
+        stack.enter_context(plain_recurrent_kernels(model))
         if wide:
             stack.enter_context(InFloat64())
         if "torch._dynamo" in sys.modules:

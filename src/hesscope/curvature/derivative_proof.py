@@ -22,6 +22,7 @@ from .faulty_modules import find_faulty_modules
 from .gradient_mode import differentiable
 from .losses.base import OutputLoss
 from .problem import Problem, ScalarLoss
+from .recurrent_kernels import recurrent_note
 from .replaced_operations import padding_rows
 from .wide_precision import InFloat64
 
@@ -199,6 +200,7 @@ def _proof(problem: Problem, what: str, gap_of: Callable[[_Trial, Precision], fl
         narrowed = getattr(widening, "narrowed", None) or problem.dtype
         coarser = torch.finfo(narrowed).eps > torch.finfo(problem.dtype).eps and not float(wrong)
         note = _noise_note(problem, probe, widening, narrowed) if coarser else ""
+        note += recurrent_note(problem.model, problem.device)
     examples = sum(examples_in(batch) or 1 for batch in batches)
     return Proof(not float(wrong), gap, examples, precision.name, what, faulty, note)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from torch import Tensor, nn
 
-from .checkpoint_files import read_checkpoint
+from .checkpoint_files import holds_adapters, read_checkpoint
 from .gradient_mode import differentiable
 from .model_state import from_checkpoint, names_in_checkpoints
 
@@ -20,8 +21,11 @@ def new_tensors(
     needed: Iterable[str],
 ) -> dict[str, Tensor]:
     """The tensors of `own` that `state` replaces. Arrays by hand (.npz) may be some of them, a dict must hold those that
-    are `needed`, and what trainers write is everything."""
+    are `needed`, what trainers write is everything, and the adapters of PEFT are what is needed of them."""
     if not isinstance(state, str | os.PathLike):
         return from_checkpoint(model, state, own, needed)
-    needed = [] if str(state).endswith(".npz") else names_in_checkpoints(model)
+    if str(state).endswith(".npz"):
+        needed = []
+    elif not (Path(state).exists() and holds_adapters(state)):
+        needed = names_in_checkpoints(model)
     return from_checkpoint(model, read_checkpoint(state), own, needed)
