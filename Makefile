@@ -40,8 +40,9 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site in strict mode, each version in a folder of its own beside the earlier ones.
 docs: .venv/installed
-	$(BIN)/python -m mkdocs build --strict
+	$(BIN)/python docs/_site/versions.py --out site
 
 # The figures of the gallery page, kept in the repository; run after changing an experiment.
 gallery: .venv/installed

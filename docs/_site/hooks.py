@@ -24,8 +24,10 @@ HOWTO = (
 
 
 def on_config(config: Any) -> Any:
-    """The navigation, from the pages that exist."""
+    """The navigation, from the pages that exist, and the version on every page."""
     docs = Path(config["docs_dir"])
+    version = (SOURCE / "_version.py").read_text().split('"')[1]
+    config["copyright"] = f"Hesscope {version}"
 
     def pages(folder: str) -> list[str]:
         return sorted(path.relative_to(docs).as_posix() for path in (docs / folder).glob("*.md"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hesscope import __version__
 from hesscope.cli.command_line import parse
 
 ROOT = Path(__file__).parents[2]
@@ -74,13 +76,29 @@ def test_every_command_is_documented() -> None:
 
 
 def test_site_builds_in_strict_mode(tmp_path: Path) -> None:
+    """In the folder of its version, beside an older one; pages fetch nothing, and formulas need no script."""
     pytest.importorskip("material", reason="mkdocs-material is not installed: pip install -e '.[dev]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")]
+    (tmp_path / "0.0.9").mkdir()
+    (tmp_path / "0.0.9/index.html").write_text("old")
+    command = [sys.executable, "docs/_site/versions.py", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    built = {path.name for path in (tmp_path / "site/reference").glob("*.html")}
+    listed = json.loads((tmp_path / "versions.json").read_text())
+    assert [entry["version"] for entry in listed] == [__version__, "0.0.9"]
+    assert [entry["aliases"] for entry in listed] == [["latest"], []]
+    assert f"url={__version__}/index.html" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "0.0.9/index.html").read_text() == "old"
+    site = tmp_path / __version__
+    built = {path.name for path in (site / "reference").glob("*.html")}
     assert {"linalg.html", "curvature.html", "analyze.html"} <= built
-    assert "eigenpairs" in (tmp_path / "site/reference/linalg.html").read_text()
+    assert "eigenpairs" in (site / "reference/linalg.html").read_text()
+    pages = {path: path.read_text() for path in site.rglob("*.html")}
+    fetched = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="https?:', re.I)
+    assert [path.name for path, text in pages.items() if fetched.search(text)] == []
+    assert all(f"Hesscope {__version__}" in text for path, text in pages.items() if path.name != "404.html")
+    theory = pages[site / "theory/glm.html"]
+    assert "<math" in theory
+    assert "arithmatex" not in theory
 
 
 def _resolves(dotted: str) -> bool:
