@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hesscope.errors import DerivativeError
+
 from .given import INF, NAN, hs, inputs, labels, network, of, spoiled
 from .row import Row
 
@@ -31,6 +33,13 @@ def _mean_as_sum(model: nn.Module, batch: Any) -> tuple[Tensor, int]:
 def _cut_off(model: nn.Module, batch: Any) -> tuple[Tensor, int]:
     x, y = batch
     return F.cross_entropy(model(x), y, reduction="sum").detach(), len(y)
+
+
+def _frees_its_graph(model: nn.Module, batch: Any) -> tuple[Tensor, int]:
+    x = batch[0].clone().requires_grad_()
+    out = model(x)
+    slope = torch.autograd.grad(out.sum(), x)[0]
+    return slope.square().sum() + out.square().sum(), len(x)
 
 
 def _breaks(model: nn.Module, batch: Any) -> Any:
@@ -60,6 +69,41 @@ def _weighted(*weights: float) -> Any:
 
 
 ROWS = [
+    Row(
+        "a loss that differentiates inside and frees its graph",
+        lambda: hs.trace(of(loss=_frees_its_graph)),
+        "every derivative must be right",
+        "a loss that differentiates inside must keep its graph",
+        "create_graph=True",
+        DerivativeError,
+    ),
+    Row(
+        "targets as a fourth argument",
+        lambda: hs.Problem.of(network(), "cross_entropy", inputs(), labels()),
+        "data is one argument",
+        "a Tensor as params",
+        r"\(inputs, targets\)",
+    ),
+    Row(
+        "a loss that breaks on a batch without targets",
+        lambda: hs.Problem.of(network(), _breaks, (inputs(),)),
+        "the model and the loss must run on the first batch",
+        "ZeroDivisionError: no tokens",
+    ),
+    Row(
+        "a loss of three arguments",
+        lambda: of(loss=lambda model, x, y: F.cross_entropy(model(x), y)),
+        "the model and the loss must run on the first batch",
+        "missing 1 required positional argument",
+        r"\(outputs, targets\), \(model, batch\), or nothing",
+    ),
+    Row(
+        "noise in a model in eval mode",
+        lambda: hs.Problem.of(network().eval(), _noisy, (inputs(), labels())),
+        "the loss must be a fixed function",
+        "on two calls",
+        "pass the noise with the data",
+    ),
     Row(
         "labels-too-large",
         lambda: of(batch=(inputs(), labels() + 1)),

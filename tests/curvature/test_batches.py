@@ -53,6 +53,14 @@ class GraphLayer(nn.Module):
         return adjacency @ self.inner(x)
 
 
+def test_a_tuple_of_one_tensor_is_a_batch_as_a_tuple_of_two_is() -> None:
+    """A batch that is the tensor itself would make batch[0] its first row, silently."""
+    model, x = nn.Linear(3, 1).double(), torch.randn(7, 3, dtype=torch.float64)
+    problem = hs.Problem.of(model, lambda model, batch: (model(batch[0]).square().sum(), len(batch[0])), (x,))
+    wide = torch.cat([x, torch.ones(7, 1, dtype=torch.float64)], 1)
+    torch.testing.assert_close(hs.Hessian(problem).dense(), 2 * wide.T @ wide / 7)
+
+
 def test_contrastive_batches_stay_whole() -> None:
     model, data = network(), (draw(1500, 3), draw(1500, 3))
     total, count = contrastive(model, data)

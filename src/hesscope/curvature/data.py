@@ -106,11 +106,11 @@ def checked_batch_size(batch_size: Any) -> int:
 
 
 def is_example_tuple(data: Any, may_be_empty: bool = False) -> bool:
-    """Whether `data` is (inputs, ..., targets) as tensors over one and the same set of examples."""
+    """Whether `data` is (inputs, ..., targets), or (inputs,), as tensors over one and the same set of examples."""
     if not isinstance(data, tuple | list) or not data or not all(isinstance(t, Tensor) for t in data):
         return False
     sizes = {len(t) if t.ndim else -1 for t in data}
-    if isinstance(data, tuple) and (len(data) == 2 or len(sizes) == 1) and len(data) > 1:
+    if isinstance(data, tuple) and (len(data) == 2 or len(sizes) == 1):
         if len(sizes) != 1:
             refuse(
                 "inputs and targets must have as many examples",

@@ -187,7 +187,7 @@ def _proof(problem: Problem, what: str, gap_of: Callable[[_Trial, Precision], fl
             try:
                 gap = _smallest_gap(probe, batches, gap_of, precision)
             except HesscopeError as error:
-                said = f"torch says: {error.__cause__}" if isinstance(error.__cause__, RuntimeError) else ""
+                said = f"torch says: {error.__cause__}" if isinstance(error.__cause__, RuntimeError) else str(error)
             except RuntimeError as error:
                 if is_out_of_memory(error):
                     raise

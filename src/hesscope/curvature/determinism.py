@@ -62,6 +62,8 @@ def explain_forward_error(error: Exception, batch: Any) -> InputError:
     )
     integers = any(not t.is_floating_point() for t in tensors_of(batch)[:1])
     hint = " Inputs are integers: a model that does not embed tokens needs x.float()." if integers else ""
+    if isinstance(error, TypeError) and "argument" in str(error):
+        hint += " A loss takes (outputs, targets), (model, batch), or nothing."
     return InputError(
         f"the model and the loss must run on the first batch; got a batch of {shapes} and "
         f"{type(error).__name__}: {error}.{hint} Pass forward=lambda model, batch: (outputs, targets) if the batch has another form."

@@ -202,6 +202,18 @@ def gradient_of(
     except RuntimeError as error:
         if is_out_of_memory(error) or isinstance(error, HesscopeError):
             raise
+        refuse_freed_graph(error)
         raise DerivativeError(
             f"the loss must have a gradient; got {error} Look for operations in place, or without a derivative."
         ) from error
+
+
+def refuse_freed_graph(error: RuntimeError) -> None:
+    """Say what to do where the loss itself differentiated without keeping its graph."""
+    if "backward through the graph a second time" in str(error):
+        refuse(
+            "a loss that differentiates inside must keep its graph",
+            "one that was freed",
+            "Pass create_graph=True to torch.autograd.grad inside the loss.",
+            DerivativeError,
+        )

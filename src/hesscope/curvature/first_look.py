@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..errors import HesscopeError, refuse
 from .data import examples_in, first_examples, map_tensors, tensors_of
 from .determinism import explain_forward_error, same_value
-from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss
+from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss, refuse_freed_graph
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
 from .random_state import random_state_kept
 
@@ -85,8 +85,9 @@ def _repeated(problem: Problem, evaluation: Evaluation, first: tuple[float, floa
             "the loss must be a fixed function of the parameters",
             f"{first[0]:.8g} and {again[0]:.8g} for the first batch on two calls",
             "It draws numbers itself: pass the noise with the data, or use the mean."
-            if problem.freeze
-            else "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+            if problem.freeze or not any(module.training for module in evaluation.model.modules())
+            else "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True); noise that the "
+            "loss draws itself must come with the data.",
         )
     return first
 
@@ -180,6 +181,10 @@ def _refuse_recomputed(
     if not value.requires_grad:
         return
     run = FirstRun(theirs, evaluation.state, ())
-    with run.watching():
-        torch.autograd.grad(value.sum(), list(leaves.values()), allow_unused=True)
+    try:
+        with run.watching():
+            torch.autograd.grad(value.sum(), list(leaves.values()), allow_unused=True)
+    except RuntimeError as error:
+        refuse_freed_graph(error)
+        raise
     _refuse_captured(run)

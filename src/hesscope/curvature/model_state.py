@@ -40,6 +40,8 @@ def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, T
         refuse("the model must have parameters", f"{type(model).__name__} with none", "Check the model.")
     if not trainable and not any(p.requires_grad for p in model.parameters()):
         refuse("at least one parameter must require a gradient", "all frozen", "Set requires_grad_(True) on some.")
+    if isinstance(params, Tensor):
+        refuse("data is one argument", "a Tensor as params", "Pass Problem.of(model, loss, (inputs, targets)).")
     chosen = ParameterSpace.of(everything).match(params)
     for name, p in model.named_parameters():
         if name in chosen and p.requires_grad:

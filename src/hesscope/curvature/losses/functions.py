@@ -40,6 +40,8 @@ def loss_of_function(
     except HesscopeError:
         if failure is None:
             return function  # it took the model, and returned something else: the caller says what
+        if not isinstance(failure, TypeError | AttributeError):
+            raise failure from None  # it took the model, and failed in its own words
         raise
     except Exception as error:
         # A function of outputs does not know what to do with a model; any other failure is its own.
