@@ -28,8 +28,8 @@ class OnceOnly(torch.autograd.Function):
 class FastGRU(nn.GRU):
     """While cuDNN is enabled its output is that of a kernel with one derivative."""
 
-    def forward(self, x: Tensor, hx: Any = None) -> Any:
-        out, last = super().forward(x, hx)
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        out, last = super().forward(input, hx)
         return (OnceOnly.apply(out) if torch.backends.cudnn.enabled else out), last
 
 

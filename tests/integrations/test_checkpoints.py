@@ -28,7 +28,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
 
 
-class Lit(lightning.LightningModule):
+class Lit(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self, width: int = 5) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -120,7 +120,7 @@ def test_folders_of_the_trainer(tmp_path: Path) -> None:
         per_device_train_batch_size=2,
     )  # fmt: skip
     rows = [{"input_ids": row, "labels": row} for row in TOKENS]
-    transformers.Trainer(model, arguments, train_dataset=rows).train()  # type: ignore[arg-type]
+    transformers.Trainer(model, arguments, train_dataset=rows).train()
     along = start.along(tmp_path / "out")
     assert list(along) == ["2", "4"]
     assert same(along["4"], hs.Problem.of(model.eval(), data=BATCHES))

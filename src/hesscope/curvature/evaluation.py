@@ -211,9 +211,7 @@ def gradient_of(
 def refuse_freed_graph(error: RuntimeError) -> None:
     """Say what to do where the loss itself differentiated without keeping its graph."""
     if "backward through the graph a second time" in str(error):
-        refuse(
-            "a loss that differentiates inside must keep its graph",
-            "one that was freed",
-            "Pass create_graph=True to torch.autograd.grad inside the loss.",
-            DerivativeError,
+        raise DerivativeError(
+            "a loss that differentiates inside must keep its graph; got one that was freed. Pass create_graph=True to "
+            "torch.autograd.grad inside the loss."
         )

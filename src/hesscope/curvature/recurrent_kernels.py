@@ -11,7 +11,7 @@ from torch import nn
 
 def plain_recurrent_kernels(model: nn.Module) -> AbstractContextManager[Any]:
     """Torch's own kernels for RNN, LSTM and GRU while this model runs: slower, and differentiable to any order."""
-    return torch.backends.cudnn.flags(enabled=False) if _is_recurrent(model) else nullcontext()  # type: ignore[no-untyped-call]
+    return torch.backends.cudnn.flags(enabled=False) if _is_recurrent(model) else nullcontext()
 
 
 def recurrent_note(model: nn.Module, device: torch.device) -> str:
