@@ -148,9 +148,10 @@ def _claims(points: list[dict[str, Any]]) -> tuple[Claim, ...]:
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Predicted against measured onsets, one panel per prediction, colours by optimiser."""
     points = outcome.data["points"]
-    figure, axes = new_figure(1, len(PREDICTIONS), width=3.0, height=3.2, squeeze=False)
-    for place, key in zip(axes[0], PREDICTIONS, strict=True):
-        shown = [p for p in points if key != "landscape" or p["optimizer"] in ADAPTIVE]
+    about = {key: [p for p in points if key != "landscape" or p["optimizer"] in ADAPTIVE] for key in PREDICTIONS}
+    about = {key: shown for key, shown in about.items() if any(_known(p, key) for p in shown)}
+    figure, axes = new_figure(1, len(about), width=3.0, height=3.2, squeeze=False)
+    for place, (key, shown) in zip(axes[0], about.items(), strict=True):
         for optimizer, ink in zip(dict.fromkeys(p["optimizer"] for p in points), INKS, strict=False):
             chosen = [p for p in shown if p["optimizer"] == optimizer and _known(p, key)]
             ratios = [p[key] / p["measured"] for p in chosen]
