@@ -12,6 +12,7 @@ import torch.utils.checkpoint as checkpointing
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from .attention import ClosedFormAttention
 from .gradient_mode import differentiable
 from .recurrent_kernels import plain_recurrent_kernels
 from .replaced_operations import plain_operations
@@ -19,9 +20,10 @@ from .wide_precision import InFloat64
 
 
 @contextmanager
-def running(model: nn.Module, traced: bool, wide: bool) -> Iterator[None]:
-    """Math attention and plain recurrent kernels (the fused ones have no second derivative), plain operations, compiled parts as they were
-    written; with `wide`, casts to float32 stay in float64. Checkpointed parts run again under the same conditions."""
+def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -> Iterator[None]:
+    """Math attention and plain recurrent kernels (the fused ones have no second derivative), plain operations, compiled
+    parts as they were written; with `wide`, casts to float32 stay in float64; where the network `attends`, scores of
+    long sequences are not kept. Checkpointed parts run again under the same conditions."""
 
     def modes() -> ExitStack:
         stack = ExitStack()
@@ -29,6 +31,8 @@ def running(model: nn.Module, traced: bool, wide: bool) -> Iterator[None]:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(plain_operations(model, traced))
         stack.enter_context(plain_recurrent_kernels(model))
+        if attends:
+            stack.enter_context(ClosedFormAttention())
         if wide:
             stack.enter_context(InFloat64())
         if "torch._dynamo" in sys.modules:

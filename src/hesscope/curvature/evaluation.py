@@ -59,6 +59,7 @@ class Evaluation(nn.Module):
         self.restored: tuple[str, ...] = ()  # buffers that a forward pass changes; each pass begins with the same
         self.recomputes = False  # parts of the forward pass run again in the backward pass
         self.changes_inputs = False  # in place, so that each pass gets a copy
+        self.attends = False  # by torch's own function for it
         self.casts_to_float32 = False  # inside, and to nothing coarser: a float64 model shall keep its digits there
         self._traced = False
         self._runs = 0
@@ -89,7 +90,7 @@ class Evaluation(nn.Module):
             made = Evaluation(self.model, self.loss, self.split, state, self.freeze)
         made.restored, made.draws_randomly, made.recomputes = self.restored, self.draws_randomly, self.recomputes
         made.settled, made.changes_inputs = self.settled, self.changes_inputs
-        made.casts_to_float32 = self.casts_to_float32
+        made.casts_to_float32, made.attends = self.casts_to_float32, self.attends
         return made
 
     @property
@@ -110,7 +111,7 @@ class Evaluation(nn.Module):
         with (
             EVALUATION_LOCK,
             random_state_kept(self.draws_randomly) as random_state,
-            running(self.model, traced, self._wide),
+            running(self.model, traced, self._wide, self.attends and not traced),
         ):
             if random_state is not None:
                 # Never the same draws twice: what they do to the loss must show as a difference between two calls.

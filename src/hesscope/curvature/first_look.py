@@ -36,7 +36,7 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
             _refuse_captured(run)
         run.refuse_other_functions(dict(model.named_parameters()))
         _restore_written(evaluation, run, theirs)
-        evaluation.recomputes = run.recomputed
+        evaluation.recomputes, evaluation.attends = run.recomputed, run.attends
         evaluation.changes_inputs = any(name.startswith("input ") for name in run.written - set(evaluation.state))
         evaluation.casts_to_float32 = run.casts_to_float32
         # Watching may choose other kernels, which round differently in low precision: plain runs decide there.
@@ -64,8 +64,8 @@ def _in_its_own_digits(problem: Problem, evaluation: Evaluation, first: tuple[fl
 def _few_repeat(problem: Problem, evaluation: Evaluation, batch: Any) -> bool:
     """Whether a large first batch may count as seen twice: a few of its examples give the same on two passes of the data.
     Every product compares the whole of it again."""
-    if (examples_in(batch) or 0) < _LARGE:
-        return False
+    if problem.distributed or (examples_in(batch) or 0) < _LARGE:
+        return False  # processes must run a model equally often, whatever their shares are
     try:
         first, again = (
             _value(problem, evaluation, first_examples(one, _FEW))[0] for one in (batch, next(iter(problem.batches)))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -57,16 +58,17 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Calls(TorchFunctionMode):
-    """Notices whether what the backward pass needs is packed away, as activation checkpointing does, and which
-    floating-point types are asked for."""
+    """Notices whether what the backward pass needs is packed away, as activation checkpointing does, which floating-point
+    types are asked for, and whether there is attention."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.recomputed = False
+        self.recomputed = self.attends = False
         self.types: set[torch.dtype] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.recomputed = self.recomputed or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        self.attends |= func is F.scaled_dot_product_attention
         if func in CASTS:
             self.types.add(CASTS[func])
         self.types |= {a for a in (*args, *(kwargs or {}).values()) if isinstance(a, torch.dtype)}
@@ -97,6 +99,10 @@ class FirstRun:
     @property
     def recomputed(self) -> bool:
         return self._calls.recomputed
+
+    @property
+    def attends(self) -> bool:
+        return self._calls.attends
 
     @property
     def casts_to_float32(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ...errors import DerivativeError, HesscopeError
 from ...rng import Rng
@@ -15,17 +17,35 @@ from ..problem import Problem
 from .memory import is_out_of_memory
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a backward pass may begin: the place of a tensor in its graph, without its numbers."""
+
+    edge: GradientEdge
+    shape: torch.Size
+    dtype: torch.dtype
+    requires_grad: bool = True
+
+
+def place_of(tensor: Tensor | Place) -> Tensor | Place:
+    """The place of a tensor in its graph; one that is in none stays what it is."""
+    if isinstance(tensor, Place) or not tensor.requires_grad:
+        return tensor
+    return Place(get_gradient_edge(tensor), tensor.shape, tensor.dtype)
+
+
 def pull_back(
-    sources: Sequence[Tensor],
+    sources: Sequence[Tensor | Place],
     targets: Sequence[Tensor],
     cotangents: Sequence[Tensor],
     batched: bool = False,
     keep: bool = True,
 ) -> tuple[Tensor | None, ...]:
     """Σ_i (∂source_i/∂target)ᵀ cotangent_i for every target, through a graph of first derivatives."""
+    begin = [source.edge if isinstance(source, Place) else get_gradient_edge(source) for source in sources]
     try:
         return torch.autograd.grad(
-            sources, targets, cotangents, retain_graph=keep, allow_unused=True, is_grads_batched=batched
+            begin, targets, cotangents, retain_graph=keep, allow_unused=True, is_grads_batched=batched
         )
     except HesscopeError:
         raise

@@ -14,7 +14,7 @@ from ...space import ParameterSpace
 from ..evaluation import gradient_of, value_of
 from ..faulty_modules import find_faulty_modules
 from ..problem import Problem
-from .backward import pull_back
+from .backward import Place, place_of, pull_back
 from .kept import KeptGraphs, copy_strips, in_turn
 from .output_head import head_of
 
@@ -40,7 +40,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
     def __init__(self, problem: Problem, through_loss: bool = True, method: str = "kept") -> None:
         super().__init__(problem)
         self.through_loss, self.method = through_loss, method
-        self.sums: list[Tensor | None] = [None] * len(self.leaves)
+        self.sums: list[Tensor | Place | None] = [None] * len(self.leaves)
         self.together: bool | None = None  # whether torch takes many vectors through this graph at once
 
     def trace(self, batch: Any) -> TracedGradient:
@@ -52,6 +52,11 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
         terms = self.problem.evaluate(batch, self.leaves)
         gradients = gradient_of(terms, self.leaves, create_graph=True, through_loss=self.through_loss)
         return TracedGradient(value_of(terms), gradients)
+
+    def build(self) -> None:
+        if not self._built:
+            super().build()
+            self.sums = [g if g is None else place_of(g) for g in self.sums]
 
     def hold(self, graph: TracedGradient) -> None:
         self.sums = [_plus(total, g) for total, g in zip(self.sums, graph.gradients, strict=True)]
@@ -102,7 +107,9 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
                     vector[place] = piece.reshape(-1)
         return out
 
-    def _live(self, gradients: Sequence[Tensor | None], columns: ParameterSpace) -> tuple[list[str], list[Tensor]]:
+    def _live(
+        self, gradients: Sequence[Tensor | Place | None], columns: ParameterSpace
+    ) -> tuple[list[str], list[Tensor | Place]]:
         """The parameters among `columns` whose gradient depends on something, and those gradients."""
         of = {name: g for name, g in zip(self.leaves, gradients, strict=True) if g is not None and g.requires_grad}
         live = [name for name in columns.names if name in of]
@@ -110,7 +117,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
 
     def _pull(
         self,
-        gradients: Sequence[Tensor | None],
+        gradients: Sequence[Tensor | Place | None],
         columns: ParameterSpace,
         rows: ParameterSpace,
         block: Tensor,
@@ -134,7 +141,12 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
                     total[place] += piece.reshape(-1)
 
     def _pull_together(
-        self, sources: list[Tensor], targets: list[Tensor], pieces: list[Tensor], rows: ParameterSpace, totals: Tensor
+        self,
+        sources: list[Tensor | Place],
+        targets: list[Tensor],
+        pieces: list[Tensor],
+        rows: ParameterSpace,
+        totals: Tensor,
     ) -> None:
         """Many vectors in one backward pass, where torch can do that and does it right: tried on the first two."""
         if self.together is None:
@@ -154,7 +166,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
                 totals[:, place] += piece.reshape(count, -1).to(totals.dtype)
 
 
-def _same_together(sources: list[Tensor], targets: list[Tensor], pieces: list[Tensor]) -> bool:
+def _same_together(sources: list[Tensor | Place], targets: list[Tensor], pieces: list[Tensor]) -> bool:
     """Whether the first two vectors in one backward pass give what they give one after the other, up to rounding."""
     first, second = ([_shaped(piece[i], g, ()) for piece, g in zip(pieces, sources, strict=True)] for i in (0, 1))
     both = [torch.stack(pair) for pair in zip(first, second, strict=True)]
@@ -175,11 +187,12 @@ def _same_together(sources: list[Tensor], targets: list[Tensor], pieces: list[Te
     return True
 
 
-def _shaped(flat: Tensor, like: Tensor, lead: tuple[int, ...]) -> Tensor:
+def _shaped(flat: Tensor, like: Tensor | Place, lead: tuple[int, ...]) -> Tensor:
     return flat.reshape((*lead, *like.shape)).to(like.dtype)
 
 
-def _plus(total: Tensor | None, more: Tensor | None) -> Tensor | None:
+def _plus(total: Tensor | Place | None, more: Tensor | None) -> Tensor | Place | None:
     if total is None or more is None:
         return more if total is None else total
+    assert isinstance(total, Tensor)
     return total + more

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...space import ParameterSpace
 from ..losses.base import OutputLoss
 from ..problem import Problem
-from .backward import pull_back
+from .backward import Place, place_of, pull_back
 from .head_terms import HeadTerms
 from .kept import KeptGraphs, in_turn
 from .output_head import head_of
@@ -33,7 +33,7 @@ class _Linearised:
     first_row: int
     outputs: Tensor
     u: Tensor
-    pullback: tuple[Tensor | None, ...]
+    pullback: tuple[Tensor | Place | None, ...]
     head: HeadTerms | None = None
 
     @property
@@ -74,6 +74,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         return u, pullback
 
     def hold(self, graph: _Linearised) -> None:
+        graph.pullback = tuple(g if g is None else place_of(g) for g in graph.pullback)
         self._kept.append(graph)
         self._next_row += len(graph.outputs)
 

@@ -117,13 +117,16 @@ class KeptGraphs(ABC, Generic[_Graph]):
         """Hold the graphs of the first batches; whether those are all."""
         for batch, count in in_larger_batches(self.problem.batches, self.joined_examples):
             size = self.size.of(examples_in(batch) or 1, self._copied(count))
+            measured, self._spare = self._spare, None
             if not self.problem.memory_budget.reserve(size):
                 return False
             self.kept_bytes += size
             value = 0.0
-            for graph in in_pieces(self.problem, batch, self.trace):
+            whole = measured is not None and measured[0] is batch
+            for graph in [measured[1]] if measured and whole else in_pieces(self.problem, batch, self.trace):
                 self.hold(graph)
                 value += graph.value
+            measured = None
             self.problem.confirm(self.kept_batches, value, count)
             self.kept_batches += count
         return True
@@ -170,6 +173,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
         return self._size
 
     _size: GraphSize | None = None
+    _spare: tuple[Any, _Graph] | None = None  # the first batch, where all of it was measured, and its graph
 
     @property
     def joined_examples(self) -> int:
@@ -211,6 +215,8 @@ class KeptGraphs(ABC, Generic[_Graph]):
                     raise
                 graph = self.trace(piece)
                 total = bytes_in_graph(graph, own)
+            alone = self.problem.batches.single or not self.problem.joinable
+            self._spare = (piece, graph) if piece is batch and alone else None
             return total + graph.held_bytes
 
         return float(sum(in_pieces(self.problem, batch, saved)))
