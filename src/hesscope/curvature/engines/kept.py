@@ -194,11 +194,19 @@ class KeptGraphs(ABC, Generic[_Graph]):
         size = examples_in(batch) or 1
         example = bytes_of(batch) / size
         if not self.problem.divisible or size < 2:
-            return GraphSize(0.0, self._saved_bytes(batch) / size, example)
+            return GraphSize(0.0, self._whole_bytes(batch) / size, example)
         few, more = min(_FEW, size // 2), min(_MORE, size)
         small, large = (self._saved_bytes(first_examples(batch, count)) for count in (few, more))
         per_example = max(0.0, (large - small) / (more - few))
         return GraphSize(max(0.0, small - few * per_example), per_example, example)
+
+    def _whole_bytes(self, batch: Any) -> float:
+        """The same of a batch that is not cut. Its graph is read as it is, without hooks, and may then be kept."""
+        own = {t.untyped_storage().data_ptr() for t in (*self.leaves.values(), *tensors_of(batch))}
+        graphs = list(in_pieces(self.problem, batch, self.trace))
+        alone = self.problem.batches.single or not self.problem.joinable
+        self._spare = (batch, graphs[0]) if len(graphs) == 1 and alone else None
+        return float(sum(bytes_in_graph(graph, own) + graph.held_bytes for graph in graphs))
 
     def _saved_bytes(self, batch: Any) -> float:
         """What autograd saves, without the parameters and the examples themselves: a few of these are a view of all."""
@@ -215,8 +223,6 @@ class KeptGraphs(ABC, Generic[_Graph]):
                     raise
                 graph = self.trace(piece)
                 total = bytes_in_graph(graph, own)
-            alone = self.problem.batches.single or not self.problem.joinable
-            self._spare = (piece, graph) if piece is batch and alone else None
             return total + graph.held_bytes
 
         return float(sum(in_pieces(self.problem, batch, saved)))

@@ -91,14 +91,23 @@ def bytes_in_graph(graph: Any, without: set[int]) -> int:
     met, seen = set(waiting), {}
     while waiting:
         node = waiting.pop()
-        names = [name for name in dir(node) if name.startswith("_saved_")]
-        for saved in (getattr(node, name) for name in names):
-            if isinstance(saved, Tensor) and saved.untyped_storage().data_ptr() not in without:
+        for saved in _saved_by(node):
+            if saved.untyped_storage().data_ptr() not in without:
                 seen[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
         new = {behind for behind, _ in node.next_functions if behind is not None} - met
         met |= new
         waiting += new
     return sum(seen.values())
+
+
+def _saved_by(node: Any) -> Iterator[Tensor]:
+    names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+    for name in names:
+        try:
+            saved = getattr(node, name)
+        except RuntimeError:
+            continue  # changed in place since: the backward pass says so
+        yield from (t for t in (saved if isinstance(saved, tuple | list) else (saved,)) if isinstance(t, Tensor))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
