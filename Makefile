@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-deep test-integrations test-wheel api browser lint bench bench-against docs gallery clean
+.PHONY: demo test test-deep test-integrations test-wheel api browser lint bench bench-against docs gallery claims reproduce clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
@@ -47,6 +47,15 @@ docs: .venv/installed
 # The figures of the gallery page, kept in the repository; run after changing an experiment.
 gallery: .venv/installed
 	$(BIN)/python docs/_site/gallery.py
+
+# What the experiments claim, and which item of the papers is covered by what: pages written from the code.
+claims: .venv/installed
+	$(BIN)/python docs/_site/claims.py
+	$(BIN)/python docs/_site/coverage.py
+
+# The longer runs, one after the other, at lower priority; what is done is kept in docs/outcomes and not done again.
+reproduce: .venv/installed
+	OMP_NUM_THREADS=1 nice $(BIN)/python docs/_site/reproduce.py
 
 bench: .venv/installed .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks --out docs/benchmarks.md

@@ -24,7 +24,7 @@ def main(wanted: list[str]) -> None:
         figures = {f"{name}-{key}": figure for key, figure in figures_of(experiment, outcome).items()}
         with TemporaryDirectory() as drawn:
             images = [_small(path, OUT).name for path in save_figures(figures, drawn, formats=("png",))]
-        claims = [{"statement": claim.statement, "holds": bool(claim.holds)} for claim in outcome.claims]
+        claims = [{"statement": claim.statement, "verdict": claim.verdict} for claim in outcome.claims]
         entry = {
             "name": name,
             "title": experiment.title,

@@ -38,7 +38,7 @@ def on_config(config: Any) -> Any:
         {"How-to": [f"howto/{name}.md" for name in HOWTO]},
         {"Theory": ["theory.md", *pages("theory"), *pages("findings")]},
         {"Errata": ["errata.md", *pages("errata")]},
-        {"Gallery": "gallery.md"},
+        {"Papers": ["gallery.md", *(page for page in ("claims.md", "coverage.md") if (docs / page).exists())]},
         {"Command line": "cli.md"},
         {
             "Reference": [
@@ -121,12 +121,39 @@ def _title(path: Path) -> str:
     return found.group(1) if found else path.stem
 
 
+PAPERS = {
+    "dong2025": "Dong et al.: block structure",
+    "wu2022": "Wu et al.: Dissecting Hessian",
+    "cracking": "Cracking the Hessian",
+    "liao2021": "Liao & Mahoney: generalised linear models",
+    "edges": "Stability of training steps",
+}
+
+
 def _gallery(folder: Path) -> str:
     parts = []
-    for file in sorted(folder.glob("*.json")):
-        entry = json.loads(file.read_text())
-        parts.append(f"## {entry['name']}\n\n{entry['title']} ({entry['source']})\n")
-        parts += [f"![{entry['name']}: {image}](gallery/{image})\n" for image in entry["images"]]
-        parts += [f"- {'holds' if claim['holds'] else '**fails**'}: {claim['statement']}" for claim in entry["claims"]]
-        parts.append("")
+    for paper, title in PAPERS.items():
+        parts.append(f"## {title}\n")
+        for file in sorted(folder.glob(f"{paper}.*.json")):
+            entry = json.loads(file.read_text())
+            parts.append(f"### {entry['name']}\n\n{entry['title']} ({entry['source']})\n")
+            parts += [f"![{entry['name']}: {image}](gallery/{image})\n" for image in entry["images"]]
+            parts.append(f"**Verdict**: {_verdict_line(folder.parent, entry)}\n")
     return "\n".join(parts) or "Not drawn yet: run `python docs/_site/gallery.py`."
+
+
+def _verdict_line(docs: Path, entry: Any) -> str:
+    """Over five seeds where they were run, else of the run that drew the figure; what does not hold is named."""
+    kept = docs / "outcomes" / f"{entry['name']}.quick.json"
+    claims = json.loads(kept.read_text())["claims"] if kept.exists() else entry["claims"]
+    groups: dict[str, list[str]] = {}
+    for claim in claims:
+        words = re.sub(r" \(\d+ of \d+\)", "", claim["verdict"])
+        groups.setdefault(re.sub(r"holds at .*", "holds at some seeds only", words), []).append(claim["statement"])
+    quiet = ("holds", "holds with correction", "not decidable at this size")
+    said = [f"{len(found)} {verdict}" for verdict, found in groups.items()]
+    loud = [
+        f"{verdict}: {statement}" for verdict, found in groups.items() if verdict not in quiet for statement in found
+    ]
+    seeds = " (five seeds, quick size)" if kept.exists() else " (one seed, quick size)"
+    return "; ".join(said) + seeds + "".join(f"\n\n- {line}" for line in loud)

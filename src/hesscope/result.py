@@ -34,6 +34,7 @@ HOMES = (
     "results.checks",
     "results.layers",
     "results.claims",
+    "results.seeds",
     "results.stability",
     "results.monitoring",
     "results.analysis",

@@ -41,6 +41,7 @@ ROWS = [
         "'nowhere'",
         "--data-dir",
     ),
+    bad_line("reproduce-seeds", "reproduce liao2021.fig1 --seeds 0", "--seeds must be at least 1", "0", "--seeds 5"),
     bad_line(
         "reproduce-set-unknown",
         "reproduce liao2021.fig1 --set colour=red",

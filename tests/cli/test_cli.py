@@ -305,6 +305,19 @@ def test_reproduce_lists_every_experiment(capsys: Capture) -> None:
     assert code == 0
     assert [e["name"] for e in found["experiments"]] == list(names())
     assert all(e["title"] and e["source"] for e in found["experiments"])
+    assert all({"quick", "default", "paper"} <= set(e) for e in found["experiments"])
+
+
+def test_reproduce_shows_claims_and_counts_seeds(capsys: Capture, tmp_path: Path) -> None:
+    code, found = run_json(capsys, "reproduce", "cracking.fig1", "--claims")
+    assert code == 0
+    assert {claim["basis"] for claim in found["claims"]} == {"paper"}
+    code, found = run_json(capsys, "reproduce", "cracking.fig1", "--seeds", "2", "--out", str(tmp_path))
+    assert code == 0
+    assert found["seeds"] == [0, 1]
+    assert found["table"]["verdict"] == ["holds (2 of 2)"] * 3
+    assert (tmp_path / "cracking-fig1-seed1.json").exists()
+    assert not list(tmp_path.glob(".*state"))
 
 
 def test_settings_of_an_experiment_can_be_changed(capsys: Capture, tmp_path: Path) -> None:

@@ -1,16 +1,23 @@
-"""Every experiment of the registry, at its quick size: its form, its claims, and its figures from a saved outcome."""
+"""Every experiment of the registry, at its quick size: its form, its verdicts, and its figures from a saved outcome."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import fields, is_dataclass
+import json
+import runpy
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
 
-from hesscope.experiments import figures_of, find, names, run_experiment
+from hesscope.experiments import SeedTable, figures_of, find, names, run_experiment, run_seeds
 from hesscope.results.claims import Outcome
+from hesscope.results.declared import at_most, judge
+
+SITE = Path(__file__).parents[2] / "docs" / "_site"
+OUTCOMES = SITE.parent / "outcomes"
 
 
 def test_every_paper_is_complete() -> None:
@@ -38,7 +45,7 @@ def test_every_paper_is_complete() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_form(name: str) -> None:
-    """Two sizes of one frozen config whose fields are plain enough for a command line; a title and a source."""
+    """Three sizes of one frozen config whose fields are plain enough for a command line; a title and a source."""
     experiment = find(name)
     config = type(experiment.quick)
     assert experiment.name == name
@@ -47,22 +54,42 @@ def test_form(name: str) -> None:
     assert importlib.import_module(f"hesscope.experiments.{name}").__doc__
     assert is_dataclass(config)
     assert config.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert type(experiment.default) is config
     assert type(experiment.paper) is config
+    assert isinstance(experiment.quick.seed, int)
     for field in fields(config):
         assert isinstance(getattr(experiment.quick, field.name), bool | int | float | str | tuple | None), field.name
 
 
 @pytest.mark.parametrize("name", names())
-def test_claims_hold_and_figures_are_drawn_from_a_saved_outcome(name: str, tmp_path: Path) -> None:
+def test_every_claim_is_declared_with_a_source_and_a_threshold_that_can_fail(name: str) -> None:
+    claims = find(name).claims
+    assert len(claims) >= 2
+    assert len({one.id for one in claims}) == len(claims)
+    assert len({one.says for one in claims}) == len(claims)
+    for one in claims:
+        assert one.id
+        assert one.where
+        assert one.says
+        assert one.because
+        assert one.basis in ("paper", "sampling theory")
+        low, high = one.limit if isinstance(one.limit, tuple) else (one.limit, one.limit)
+        outside = [low - 1 - abs(low), high + 1 + abs(high)]
+        assert any(not one.agrees(value) for value in outside), one.id
+        assert one.judged(None).holds is None
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_quick_run_ends_in_verdicts_and_figures_are_drawn_from_a_saved_outcome(name: str, tmp_path: Path) -> None:
+    """A claim that does not hold is a finding, not a failure: its verdict at this seed is the one in docs/outcomes."""
     experiment = find(name)
     outcome = run_experiment(experiment, experiment.quick, stand_in=True)
     assert outcome.name == name
     assert set(outcome.config) == {field.name for field in fields(experiment.quick)}
-    assert len(outcome.claims) >= 2
-    assert len({claim.statement for claim in outcome.claims}) == len(outcome.claims)
+    assert [claim.id for claim in outcome.claims] == [one.id for one in experiment.claims]
     assert all(claim.statement and claim.source and claim.expected and claim.got for claim in outcome.claims)
-    broken = [f"{c.statement}: expected {c.expected}, got {c.got}" for c in outcome.claims if not c.holds]
-    assert not broken, "\n".join(broken)
+    assert any(claim.holds is not None for claim in outcome.claims)
+    _as_kept(name, outcome)
 
     loaded = Outcome.load(outcome.save(tmp_path / "outcome"))
     assert loaded.claims == outcome.claims
@@ -73,3 +100,72 @@ def test_claims_hold_and_figures_are_drawn_from_a_saved_outcome(name: str, tmp_p
         assert any(axis.get_title() or axis.get_xlabel() or axis.get_ylabel() for axis in figure.axes), title
         figure.savefig(tmp_path / f"{title}.png", dpi=30)
         plt.close(figure)
+
+
+def _as_kept(name: str, outcome: Outcome) -> None:
+    file = OUTCOMES / f"{name}.quick.json"
+    if not file.exists():
+        return
+    kept = {row["id"]: row["holds"][0] for row in json.loads(file.read_text())["claims"]}
+    declared = {one.id: one for one in find(name).claims}
+    changed = [
+        f"{claim.id}: {claim.got}, expected {claim.expected}, kept as {kept[claim.id]}"
+        for claim in outcome.claims
+        if claim.id in kept and claim.holds != kept[claim.id] and not _is_close(claim.value, declared[claim.id].limit)
+    ]
+    assert not changed, "\n".join(changed)
+
+
+def _is_close(value: float | None, limit: float | tuple[float, float]) -> bool:
+    """Within a twentieth of a threshold another machine's rounding may decide otherwise."""
+    limits = limit if isinstance(limit, tuple) else (limit,)
+    return value is not None and any(abs(value - one) <= 0.05 * max(abs(one), abs(value)) for one in limits)
+
+
+def test_the_page_of_claims_is_what_the_code_declares() -> None:
+    script = runpy.run_path(str(SITE / "claims.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run `make claims`"
+
+
+def test_measuring_what_was_not_declared_is_a_mistake() -> None:
+    declared = (at_most("small", "somewhere", "a number is small", 1.0, "its words"),)
+    with pytest.raises(AssertionError, match="never declared: other"):
+        judge(declared, {"other": 0.0})
+    (claim,) = judge(declared, {"small": "too few examples"})
+    assert (claim.holds, claim.got, claim.verdict) == (None, "too few examples", "not decidable at this size")
+    (claim,) = judge(declared, {"small": (2.0, "two")})
+    assert (claim.holds, claim.got, claim.verdict) == (False, "two", "does not hold")
+    assert judge(declared, {"small": float("nan")})[0].holds is False
+
+
+def test_claims_over_seeds_say_at_how_many_they_hold() -> None:
+    declared = replace(at_most("small", "Table 1", "a number is small", 1.0, "its words"), printed=0.5)
+    outcomes = [
+        Outcome("x", {"seed": seed}, {}, (declared.judged(value),)) for seed, value in enumerate((0.5, 0.75, 1.75))
+    ]
+    table = SeedTable.of(outcomes)
+    (row,) = table.claims
+    assert row.verdict == "holds at 2 of 3 seeds"
+    assert (row.mean, row.ratio, row.ours) == (1.0, 2.0, "1 (0.5 to 1.75)")
+    assert table.holds
+    assert SeedTable.of(outcomes[2:]).claims[0].verdict == "does not hold"
+    assert not SeedTable.of(outcomes[2:]).holds
+
+
+def test_a_run_that_was_stopped_goes_on_at_the_seed_where_it_was(tmp_path: Path) -> None:
+    experiment = find("cracking.fig1")
+    calls: list[int] = []
+
+    def run(config: Any) -> Outcome:
+        calls.append(config.seed)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return experiment.run(config)
+
+    stopped = replace(experiment, run=run)
+    with pytest.raises(KeyboardInterrupt):
+        run_seeds(stopped, experiment.quick, 2, state=tmp_path / "state")
+    found = run_seeds(stopped, experiment.quick, 2, state=tmp_path / "state")
+    assert calls == [0, 1, 1]
+    assert [outcome.config["seed"] for outcome in found] == [0, 1]
+    assert not (tmp_path / "state").exists()

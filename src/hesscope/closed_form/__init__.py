@@ -19,3 +19,5 @@ from .sharpness import learning_phase as learning_phase
 from .sharpness import sharpness_parts as sharpness_parts
 from .spectrum import Bulk as Bulk
 from .spectrum import ClosedFormSpectrum as ClosedFormSpectrum
+from .theorem_scalars import AttentionScalars as AttentionScalars
+from .theorem_scalars import attention_scalars as attention_scalars

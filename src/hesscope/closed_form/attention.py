@@ -54,7 +54,7 @@ def self_attention(
     length = same_length(X_length=x.shape[1], Y_length=y.shape[1])
     width = same_length(w_V_rows=values.shape[0], w_Q_rows=len(queries), X_features=x.shape[2])
     same_length(w_V_columns=values.shape[1], Y_features=y.shape[2])
-    scores = x @ (queries @ keys.T / np.sqrt(keys.shape[1])) @ x.swapaxes(1, 2) + _checked_bias(
+    scores = x @ (queries @ keys.T / np.sqrt(keys.shape[1])) @ x.swapaxes(1, 2) + checked_bias(
         score_bias, len(x), length
     )
     slope, curvature = _through_scores(scores, x, y, values, activation, 1.0 / np.sqrt(keys.shape[1]))
@@ -92,7 +92,7 @@ def _through_scores(
     return slope / count, curvature / count
 
 
-def _checked_bias(score_bias: ArrayLike | None, batch: int, length: int) -> Array:
+def checked_bias(score_bias: ArrayLike | None, batch: int, length: int) -> Array:
     if score_bias is None:
         return np.zeros((length, length))
     bias = real_array("score_bias", score_bias)

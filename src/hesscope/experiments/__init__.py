@@ -3,7 +3,9 @@
 from ..results.claims import Claim as Claim
 from ..results.claims import Experiment as Experiment
 from ..results.claims import Outcome as Outcome
+from ..results.seeds import SeedTable as SeedTable
 from .registry import find as find
 from .registry import names as names
 from .running import figures_of as figures_of
 from .running import run_experiment as run_experiment
+from .running import run_seeds as run_seeds

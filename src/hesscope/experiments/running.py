@@ -1,19 +1,72 @@
-"""Run an experiment and draw it; data that were replaced are named in the outcome and on every figure."""
+"""Run an experiment, at one seed or several, and draw it; data that were replaced are named wherever results go."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from dataclasses import replace as changed
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+from .._version import __version__
 from ..missing_data import stand_ins
 from ..results.claims import Experiment, Outcome
+from .keeping import Listener, keeping, progress
 
 
 def run_experiment(experiment: Experiment, config: Any, stand_in: bool | None = None) -> Outcome:
     """The outcome, with the names of data that synthetic ones stood in for (refused unless `stand_in`)."""
     with stand_ins(stand_in) as used:
         outcome = experiment.run(config)
-    return replace(outcome, stand_ins=tuple(used))
+    return changed(outcome, stand_ins=tuple(used))
+
+
+def run_seeds(
+    experiment: Experiment,
+    config: Any,
+    seeds: int = 1,
+    stand_in: bool | None = None,
+    state: Path | None = None,
+    tell: Listener | None = None,
+) -> list[Outcome]:
+    """Outcomes at `seeds` seeds from the config's on.
+
+    With a `state` folder whatever is done is kept there, a killed run goes on from it, and it is gone at the end.
+    """
+    found, folders = [], []
+    for number in range(seeds):
+        one = changed(config, seed=config.seed + number)
+        folder = None if state is None else state / _belongs(experiment, one, stand_in)
+        folders += [] if folder is None else [folder]
+        with keeping(folder, tell):
+            progress(f"{experiment.name}, seed {one.seed}" + (f" ({number + 1} of {seeds})" if seeds > 1 else ""))
+            found.append(_done(folder) or _run(experiment, one, stand_in, folder))
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    if state is not None:
+        with suppress(OSError):  # another run may keep something there
+            state.rmdir()
+    return found
+
+
+def _run(experiment: Experiment, config: Any, stand_in: bool | None, folder: Path | None) -> Outcome:
+    outcome = run_experiment(experiment, config, stand_in)
+    if folder is not None:
+        outcome.save(folder / "outcome")
+    return outcome
+
+
+def _done(folder: Path | None) -> Outcome | None:
+    return Outcome.load(folder / "outcome") if folder is not None and (folder / "outcome.json").exists() else None
+
+
+def _belongs(experiment: Experiment, config: Any, stand_in: bool | None) -> str:
+    """A name for everything that an outcome depends on."""
+    said = repr((experiment.name, sorted(asdict(config).items()), stand_in, __version__))
+    return sha256(said.encode()).hexdigest()[:16]
 
 
 def figures_of(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
@@ -28,3 +81,20 @@ def figures_of(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
 def stand_in_line(outcome: Outcome) -> str:
     """What a reader must know before any number."""
     return f"Synthetic data stand in for: {', '.join(outcome.stand_ins)}."
+
+
+def sizes(experiment: Experiment) -> dict[str, Any]:
+    """The configs by the name of their size."""
+    return {"quick": experiment.quick, "default": experiment.default, "paper": experiment.paper}
+
+
+def verdict_counts(verdicts: Sequence[str]) -> str:
+    """How many claims have which verdict, for example "5 hold, 1 does not hold"."""
+    groups = {
+        "hold": [v for v in verdicts if v.startswith("holds") and " at " not in v and "correction" not in v],
+        "hold with correction": [v for v in verdicts if v.startswith("holds with")],
+        "hold at some seeds": [v for v in verdicts if v.startswith("holds at")],
+        "do not hold": [v for v in verdicts if v.startswith("does not")],
+        "not decidable at this size": [v for v in verdicts if v.startswith("not")],
+    }
+    return ", ".join(f"{len(found)} {name}" for name, found in groups.items() if found)

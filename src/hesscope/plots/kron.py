@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from .style import ACCENT, CYCLE, MEASURED, MUTED, SEQUENTIAL, THEORY, new_figure
 
 
-def spectrum_and_overlap(panels: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]]) -> Any:
+def spectrum_and_overlap(panels: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]], guess: str = "decoupled") -> Any:
     """For every name: exact and approximate eigenvalues above, overlap of the top-k eigenspaces below."""
     figure, axes = new_figure(2, len(panels), width=4.2, height=2.9, squeeze=False)
-    for column, (name, (exact, guess, overlap)) in enumerate(panels.items()):
+    for column, (name, (exact, near, overlap)) in enumerate(panels.items()):
         index = np.arange(1, len(np.asarray(exact)) + 1)
         top, bottom = axes[0, column], axes[1, column]
         top.plot(index, exact, "o-", color=MEASURED, markersize=3, label="exact")
-        top.plot(index, guess, "x--", color=THEORY, markersize=3.5, label="decoupled")
+        top.plot(index, near, "x--", color=THEORY, markersize=3.5, label=guess)
         top.set_yscale("log")
         for axis in (top, bottom):
             axis.xaxis.get_major_locator().set_params(integer=True)
@@ -45,6 +45,7 @@ def model_overlaps(panels: Mapping[str, Mapping[str, Any]]) -> Any:
         law = np.asarray(panel["linear"]).mean(0)
         axis.plot(k[:m], law[:m], "--", color=THEORY, label=r"$\frac{k}{m}(t_1\cdot t_2)^2$")
         axis.axvline(m, color=MUTED, linewidth=0.8)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set(title=f"{name} (m = {m})", xlabel="k", ylabel="overlap" if column == 0 else "", ylim=(0, None))
         if column == 0:
             axis.legend(frameon=False, fontsize=8)
@@ -62,6 +63,8 @@ def correspondences(panels: Mapping[str, ArrayLike], columns: int = 2) -> Any:
             values, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest", extent=extent
         )
         axis.grid(False)
+        for line in (axis.xaxis, axis.yaxis):
+            line.get_major_locator().set_params(integer=True)
         axis.set(title=name, xlabel="eigenvector of the layer's Hessian", ylabel="basis vector")
         figure.colorbar(image, ax=axis, shrink=0.85)
     for axis in list(axes.flat)[len(panels) :]:
@@ -77,32 +80,66 @@ def curves(
     log: bool = False,
     x: ArrayLike | None = None,
 ) -> Any:
-    """Lines by name in panels by name, over `x` (by default 1, 2, ...)."""
-    figure, axes = new_figure(1, len(panels), width=4.6, height=3.4, squeeze=False)
+    """Lines by name in panels by name, at most three beside each other, over `x` (by default 1, 2, ...)."""
+    columns = len(panels) if len(panels) <= 3 else -(-len(panels) // 2)
+    figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.2, squeeze=False)
     for column, (title, lines) in enumerate(panels.items()):
-        axis = axes[0, column]
+        axis = axes.flat[column]
         for name, values in lines.items():
             data = np.asarray(values)
             axis.plot(np.arange(1, len(data) + 1) if x is None else x, data, "o-", markersize=3, label=name)
         if log:
             axis.set_yscale("log")
-        axis.set(title=title, xlabel=xlabel, ylabel=ylabel if column == 0 else "")
+        axis.set(title=title, xlabel=xlabel, ylabel=ylabel if column % columns == 0 else "")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.legend(frameon=False, fontsize=8)
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.set_visible(False)
     return figure
 
 
-def bars(groups: Sequence[str], values: Mapping[str, ArrayLike], ylabel: str) -> Any:
-    """Bars by name beside each other, for every group."""
-    figure, axis = new_figure(1, 1, width=max(5.0, 1.0 * len(groups) + 2), height=3.4)
+def bars(
+    groups: Sequence[str], values: Mapping[str, ArrayLike], ylabel: str, marks: Sequence[float] | None = None
+) -> Any:
+    """Bars by name beside each other, for every group; `marks` are the paper's own numbers."""
+    figure, axis = new_figure(1, 1, width=min(10.0, max(5.0, 0.7 * len(groups) + 2)), height=3.4)
     width = 0.8 / len(values)
     for i, (name, heights) in enumerate(values.items()):
         axis.bar(
             np.arange(len(groups)) + (i - (len(values) - 1) / 2) * width, heights, width, label=name, color=CYCLE[i]
         )
-    axis.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
+    if marks is not None:
+        axis.plot(range(len(groups)), marks, "_", color=THEORY, ms=22, mew=2, label="paper")
+    turned = {"rotation": 35, "ha": "right"} if len(groups) > 4 else {}
+    axis.set_xticks(range(len(groups)), groups, fontsize=8, **turned)
     axis.set_ylabel(ylabel)
-    if len(values) > 1:
-        axis.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(values))
+    if len(values) > 1 or marks is not None:
+        axis.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    return figure
+
+
+def ranges(
+    found: Mapping[str, ArrayLike], printed: Mapping[str, Sequence[float]], ylabel: str, *, log: bool = False
+) -> Any:
+    """Mean with smallest and largest of each group, and beside it the paper's mean with its range."""
+    figure, axis = new_figure(1, 1, width=max(4.5, 0.6 * len(found) + 2.5), height=3.6)
+    for place, (name, values) in enumerate(found.items()):
+        ours = np.asarray(values)
+        rows = [(-0.12, ours.mean(), ours.min(), ours.max(), MEASURED, "ours: mean, smallest, largest")]
+        if name in printed:
+            mean, low, high = printed[name]
+            rows.append((0.12, mean, low, high, THEORY, "paper"))
+        for shift, mean, low, high, ink, label in rows:
+            known = axis.get_legend_handles_labels()[1]
+            axis.errorbar(
+                [place + shift], [mean], [[max(0.0, mean - low)], [max(0.0, high - mean)]], fmt="o", color=ink, capsize=3,
+                label=None if label in known else label,
+            )  # fmt: skip
+    axis.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
+    axis.set_ylabel(ylabel)
+    if log:
+        axis.set_yscale("log")
+    axis.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return figure
 
 

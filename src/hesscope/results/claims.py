@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..result import Result
+
+if TYPE_CHECKING:
+    from .declared import Declared
+
+
+def verdict(holds: bool | None, corrected: bool) -> str:
+    """One of four."""
+    if holds is None:
+        return "not decidable at this size"
+    return ("holds with correction" if corrected else "holds") if holds else "does not hold"
 
 
 @dataclass(frozen=True)
 class Claim(Result):
     """One statement with its source, what was expected, what was measured, and whether it holds.
 
-    `holds` is None where the errors of the measurement are too large to decide.
+    `holds` is None where the errors of the measurement, or its size, do not let it be decided. `value` is what was measured
+    as a number and `printed` the paper's own; `basis` says where the threshold comes from. A claim that is `corrected`
+    stands in the place of a statement that is wrong as printed.
     """
 
     statement: str
@@ -21,6 +33,21 @@ class Claim(Result):
     expected: str
     got: str
     holds: bool | None
+    id: str = ""
+    value: float | None = None
+    printed: float | None = None
+    basis: str = ""
+    corrected: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return verdict(self.holds, self.corrected)
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the paper's number."""
+        return self.value / self.printed if self.value is not None and self.printed else None
 
 
 @dataclass(frozen=True)
@@ -37,13 +64,15 @@ class Outcome(Result):
     stand_ins: tuple[str, ...] = ()
 
     def table(self) -> dict[str, Any]:
-        said = {True: "yes", False: "no", None: "cannot be decided"}
         return {
             "claim": [claim.statement for claim in self.claims],
             "source": [claim.source for claim in self.claims],
             "expected": [claim.expected for claim in self.claims],
             "got": [claim.got for claim in self.claims],
-            "holds": [said[claim.holds] for claim in self.claims],
+            "printed": [claim.printed for claim in self.claims],
+            "ratio": [claim.ratio for claim in self.claims],
+            "threshold from": [claim.basis for claim in self.claims],
+            "verdict": [claim.verdict for claim in self.claims],
         }
 
     def _picture(self) -> Any:
@@ -56,12 +85,19 @@ class Outcome(Result):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A named recipe. `quick` and `paper` are configs of one frozen dataclass; figures are drawn from the outcome alone."""
+    """A named recipe with its claims, declared before any run; figures are drawn from the outcome alone.
+
+    `quick` (seconds), `default` (minutes) and `paper` (the paper's own size) are configs of one frozen dataclass;
+    `chosen` says what the paper leaves open, or what cannot be had, and what was taken instead at its size.
+    """
 
     name: str  # as typed after `hesscope reproduce`, for example "liao2021.fig1"
     title: str
     source: str  # for example "Liao & Mahoney, Figure 1"
     quick: Any
+    default: Any
     paper: Any
     run: Callable[[Any], Outcome]
+    claims: tuple[Declared, ...]
     figures: Callable[[Outcome], dict[str, Any]] = field(default=lambda outcome: {})  # name -> matplotlib Figure
+    chosen: str = ""

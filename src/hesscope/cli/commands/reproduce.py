@@ -1,31 +1,39 @@
-"""`hesscope reproduce`: the papers' figures and tables, with their claims checked."""
+"""`hesscope reproduce`: the papers' figures and tables, number beside number."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ...errors import refuse
+from ...files import make_folder
 from ..output import CommandOutput
 from ..overrides import with_overrides
 from ..progress import Bars
-from .report import claim_line
+
+if TYPE_CHECKING:
+    from ...results.claims import Experiment
+    from ...results.seeds import SeedTable
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run an experiment of a paper; exit code 1 when one of its claims fails."""
+    """Run an experiment of a paper; exit code 1 when one of its claims does not hold at most seeds."""
 
     name: tyro.conf.Positional[str | None] = None
     """Which one, as --list names it."""
     list: bool = False
     """Name every experiment."""
-    size: Literal["quick", "paper"] = "quick"
-    """Minutes, or the size of the paper."""
+    claims: bool = False
+    """Show what is claimed, with the paper's numbers and where thresholds come from, without running anything."""
+    size: Literal["quick", "default", "paper"] = "quick"
+    """Seconds, minutes, or exactly the paper's data, networks, epochs and sizes."""
+    seeds: int = 1
+    """At how many seeds; a claim that holds at three of five is reported as that."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE")] = ()
     """Change settings of that size, for example --set epochs=100; `--list --json` shows them all."""
     data_dir: Path | None = None
@@ -33,52 +41,103 @@ class Reproduce:
     stand_in: bool = False
     """Synthetic data where the paper's are not at hand; said on the terminal, in the JSON and on every figure."""
     out: Path = Path("reproduced")
-    """Folder for results and figures."""
+    """Folder for results and figures; the same command goes on with a run that was stopped there."""
     json: bool = False
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...experiments import figures_of, find, run_experiment
-        from ...experiments.running import stand_in_line
+        from ...experiments import SeedTable, figures_of, find, run_seeds
+        from ...experiments.running import sizes, stand_in_line
         from ...plots.export import save_figures
 
         if self.list:
             return _listed()
         if self.name is None:
             refuse("name an experiment", "none", "See `hesscope reproduce --list`.")
+        if self.seeds < 1:
+            refuse("--seeds must be at least 1", f"{self.seeds}", "Use --seeds 5 for five of them.")
+        experiment = find(self.name)
+        if self.claims:
+            return _declared(experiment)
         if self.data_dir is not None:
             if not self.data_dir.is_dir():
                 refuse("the data folder must exist", f"{str(self.data_dir)!r}", "Check --data-dir.")
             os.environ["HESSCOPE_DATA"] = str(self.data_dir)
-        experiment = find(self.name)
-        bars(f"{experiment.title} ({self.size})", 0)
-        config = with_overrides(experiment.quick if self.size == "quick" else experiment.paper, self.set)
-        outcome = run_experiment(experiment, config, self.stand_in or None)
+        config = with_overrides(sizes(experiment)[self.size], self.set)
+        make_folder(self.out)
+        for line in self._before(experiment):
+            bars.say(line)
         stem = self.name.replace(".", "-")
-        files = [outcome.save(self.out / stem)]
-        files += save_figures(
-            {f"{stem}-{key}": made for key, made in figures_of(experiment, outcome).items()}, self.out
+        outcomes = run_seeds(
+            experiment, config, self.seeds, self.stand_in or None, self.out / f".{stem}-{self.size}-state",
+            lambda text: _tell(bars, text),
+        )  # fmt: skip
+        files = [
+            outcome.save(self.out / (stem if number == 0 else f"{stem}-seed{outcome.config['seed']}"))
+            for number, outcome in enumerate(outcomes)
+        ]
+        drawn = {f"{stem}-{key}": made for key, made in figures_of(experiment, outcomes[0]).items()}
+        files += save_figures(drawn, self.out)
+        table = SeedTable.of(outcomes)
+        said = [stand_in_line(outcomes[0])] if outcomes[0].stand_ins else []
+        lines = [f"{experiment.title} ({experiment.source})", *said, *_claim_lines(table)]
+        data: dict[str, Any] = {"name": self.name, "size": self.size, "stand_ins": outcomes[0].stand_ins}
+        data |= {"seeds": table.seeds, "claims": outcomes[0].claims, "table": table.table()}
+        return CommandOutput(lines, data, table.holds, files)
+
+    def _before(self, experiment: Experiment) -> tuple[str, ...]:
+        """What to know before it starts: how long it takes, and what the paper left open."""
+        from ...experiments.times import expected_seconds, in_words
+
+        lines = []
+        seconds = expected_seconds(experiment.name, self.size)
+        if seconds is not None and seconds * self.seeds > 20:
+            changed = " before --set" if self.set else ""
+            lines.append(
+                f"{experiment.name} at {self.size} size takes about {in_words(seconds * self.seeds)}{changed}."
+            )
+        if self.size == "paper" and experiment.chosen:
+            lines.append(f"Chosen where the paper or the data leave it open: {experiment.chosen}")
+        return tuple(lines)
+
+
+def _tell(bars: Bars, text: str) -> None:
+    bars(text, 0)
+
+
+def _claim_lines(table: SeedTable) -> tuple[str, ...]:
+    width = max((len(row.verdict) for row in table.claims), default=0)
+    lines = []
+    for row in table.claims:
+        printed = "" if row.printed is None else f", paper {row.printed:.4g}"
+        ratio = "" if row.ratio is None else f" (ratio {row.ratio:.3g})"
+        lines.append(
+            f"{row.verdict:<{width}}  {row.statement} [{row.source}]: {row.ours}{printed}{ratio}; expected {row.expected}"
+            f" ({row.basis})"
         )
-        said = [stand_in_line(outcome)] if outcome.stand_ins else []
-        lines = [f"{experiment.title} ({experiment.source})", *said, *(claim_line(claim) for claim in outcome.claims)]
-        return CommandOutput(
-            lines,
-            {"name": outcome.name, "stand_ins": outcome.stand_ins, "claims": outcome.claims},
-            outcome.holds,
-            files,
-        )
+    return tuple(lines)
+
+
+def _declared(experiment: Experiment) -> CommandOutput:
+    lines = [f"{experiment.title} ({experiment.source})"]
+    for one in experiment.claims:
+        printed = "" if one.printed is None else f"; paper {one.printed:.4g}"
+        lines.append(f"{one.id}: {one.says} [{one.where}]: {one.expected}{printed} ({one.basis}: {one.because})")
+    return CommandOutput(lines, {"name": experiment.name, "claims": [asdict(one) for one in experiment.claims]})
 
 
 def _listed() -> CommandOutput:
     from ...experiments import find, names
+    from ...experiments.running import sizes
 
     found = [find(name) for name in names()]
     width = max((len(e.name) for e in found), default=0)
     lines = [f"{e.name:<{width}}  {e.title} ({e.source})" for e in found]
-    data: list[dict[str, Any]] = [
-        {"name": e.name, "title": e.title, "source": e.source, "quick": _settings(e.quick), "paper": _settings(e.paper)}
+    data: tuple[dict[str, Any], ...] = tuple(
+        {"name": e.name, "title": e.title, "source": e.source, "chosen": e.chosen}
+        | {size: _settings(config) for size, config in sizes(e).items()}
         for e in found
-    ]
+    )
     return CommandOutput(lines, {"experiments": data})
 
 

@@ -1,25 +1,19 @@
-"""Claims in one line each, and the configuration of an outcome as plain values."""
+"""An outcome of this paper's experiments: its configuration as plain values, its claims judged."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...results.claims import Claim, Outcome
+from ...results.claims import Outcome
+from ...results.declared import Declared, Measured, judge
 
 PAPER = "Cracking the Hessian"
 
 
-def at_most(statement: str, source: str, got: float, limit: float) -> Claim:
-    """got <= limit."""
-    return Claim(statement, f"{PAPER}, {source}", f"<= {limit:.3g}", f"{got:.3g}", bool(got <= limit))
-
-
-def at_least(statement: str, source: str, got: float, limit: float) -> Claim:
-    """got >= limit."""
-    return Claim(statement, f"{PAPER}, {source}", f">= {limit:.3g}", f"{got:.3g}", bool(got >= limit))
-
-
-def outcome(name: str, config: Any, data: dict[str, Any], *claims: Claim) -> Outcome:
+def outcome(
+    name: str, config: Any, data: dict[str, Any], declared: Sequence[Declared], measured: Mapping[str, Measured]
+) -> Outcome:
     """An outcome whose config is stored as plain values."""
-    return Outcome(f"cracking.{name}", asdict(config), data, claims)
+    return Outcome(f"cracking.{name}", asdict(config), data, judge(declared, measured))

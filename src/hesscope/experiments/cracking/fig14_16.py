@@ -9,8 +9,9 @@ import numpy as np
 
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Experiment, Outcome
+from ...results.declared import between, less, more
 from . import fig4
-from ._claims import at_least, at_most, outcome
+from ._claims import PAPER, outcome
 from ._ensemble import PARAMETRIZATIONS
 from ._two_layer import (
     MOMENTS,
@@ -21,6 +22,37 @@ from ._two_layer import (
     measure,
     norm_correlations,
 )
+
+CLAIMS = (
+    more("NTP-lead", f"{PAPER}, Figure 14", "NTP, end of training: the spectral norm correlates most with the sharpness, at "
+         "every size above 1 (smallest lead of r)", 0, "“it is the spectral norm that correlates most”"),
+    more("NTP-both", f"{PAPER}, Figure 14, D.3.3", "NTP: the largest singular values of both matrices correlate with the sharpness "
+         "(the smaller of the two mean r over sizes above 1, over the mean lead of the larger)", 1,
+         "“both matrices correlate well”: the weaker r exceeds its distance to the stronger"),
+    more("initial-NTP", f"{PAPER}, Figure 15, D.3.3", "NTP at initialisation: alignment correlates more with the sharpness than "
+         "any norm of one matrix (mean lead of |r| over sizes above 1)", 0,
+         "“none of them correlates strongly ..., but we observe a larger correlation with weight matrix alignment”"),
+    *(
+        more(f"initial-{name}", f"{PAPER}, Figure 15, D.3.3", f"{name} at initialisation, largest size: alignment correlates more "
+             "with the sharpness than any norm of one matrix (lead of |r|)", 0,
+             "the same sentence: “as well as muP and SP for the larger D”")
+        for name in ("SP", "muP")
+    ),
+    less("end-alignment", f"{PAPER}, Figure 15", "Once fitted, the alignment is the teacher's, the same for every network, and "
+         "explains less than the best norm (largest lead of |r|)", 0, "the identity W2 W1 = teacher", corrected=True),
+    *(
+        between(f"relu-W1-{name}", f"{PAPER}, Section 4.2, Figure 16", f"ReLU, {name}, end of training: r of the first matrix's "
+                "squared spectral norm (mean over sizes above 1)", 0.25, 0.75, "“between 0.25 and 0.75 for the first weight "
+                "matrix”")
+        for name in PARAMETRIZATIONS
+    ),
+    *(
+        more(f"relu-Frobenius-{name}", f"{PAPER}, Section 4.2, Figure 16", f"ReLU, {name}, end of training: of the first matrix's "
+             "norms the Frobenius one correlates most (mean lead of r over sizes above 1)", 0,
+             "“the squared Frobenius norm correlates most strongly”")
+        for name in PARAMETRIZATIONS
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,64 +77,33 @@ def run(config: Config) -> Outcome:
     with_relu = {name: norm_correlations(m, m.sharpness) for name, m in relu.items()}
     wide = [i for i, ends in enumerate(c.ends) if ends > 1]
     best = fig4.best_over_layers(ntp)
-    relu_best = np.stack([fig4.best_over_layers(t)[:, 1] for t in with_relu.values()])  # (parametrization, norm, size)
+    relu_wide = [i for i, ends in enumerate(c.relu_ends) if ends > 1]
+    both = [float(np.mean(ntp[0, 1, wide, layer])) for layer in range(2)]
+    norms = {name: norm_correlations(m, m.sharpness) for name, m in linear.items()}
+    ahead = {  # alignment over the best norm, at initialisation: (size,)
+        name: np.abs(alignments[name][:, 0]).max(axis=0) - np.abs(norms[name][:, 0]).max(axis=(0, 2)) for name in norms
+    }
+    measured: dict[str, Any] = {
+        "NTP-lead": float((best[0, 1, wide] - best[1:, 1, wide].max(axis=0)).min()),
+        "NTP-both": min(both) / max(abs(both[0] - both[1]), 1e-12),
+        "initial-NTP": float(ahead["NTP"][wide].mean()),
+        "initial-SP": float(ahead["SP"][-1]),
+        "initial-muP": float(ahead["muP"][-1]),
+        "end-alignment": float(
+            max((np.abs(alignments[n][:, 1]).max(0) - fig4.best_over_layers(norms[n])[0, 1]).max() for n in norms)
+        ),
+    }
+    for name, table in with_relu.items():
+        first = table[:, 1, relu_wide, 0]  # (norm, size)
+        measured[f"relu-W1-{name}"] = float(first[0].mean())
+        measured[f"relu-Frobenius-{name}"] = float((first[1] - first[[0, 2]].max(axis=0)).mean())
     return outcome(
         "fig14_16",
         config,
         {"ntp": {"NTP": ntp}, "alignment": alignments, "relu": with_relu},
-        at_least(
-            "NTP: the spectral norm correlates most with the sharpness at the end of training, at every size above 1 "
-            "(smallest lead)",
-            "Figure 14",
-            float((best[0, 1, wide] - best[1:, 1, wide].max(axis=0)).min()),
-            0.0,
-        ),
-        at_least(
-            "NTP: both matrices take part at the end of training (smaller of the two spectral correlations)",
-            "Figure 14",
-            float(ntp[0, 1].min()),
-            0.3,
-        ),
-        at_most(
-            "Once fitted, the alignment is the teacher's, the same for every network, and cannot explain the sharpness: the "
-            "largest |r| of an alignment stays below the best norm's",
-            "Figure 15, at the end",
-            float(
-                max(
-                    (np.abs(a[:, 1]).max(axis=0) - fig4.best_over_layers(t)[0, 1]).max()
-                    for a, t in _pairs(linear, alignments)
-                )
-            ),
-            0.0,
-        ),
-        at_least(
-            "ReLU: squared norms of one matrix still correlate with the sharpness of trained networks (best norm, smallest "
-            "over parametrizations and sizes)",
-            "Figure 16",
-            float(relu_best.max(axis=1).min()),
-            0.25,
-        ),
-        at_least(
-            "ReLU: of the first matrix the Frobenius norm says more than the spectral one (mean lead at the end of training, "
-            "sizes above 1)",
-            "Figure 16",
-            float(
-                np.mean(
-                    [
-                        t[1, 1, i, 0] - t[0, 1, i, 0]
-                        for t in with_relu.values()
-                        for i, n in enumerate(c.relu_ends)
-                        if n > 1
-                    ]
-                )
-            ),
-            0.0,
-        ),
+        CLAIMS,
+        measured,
     )
-
-
-def _pairs(linear: dict[str, Any], alignments: dict[str, Any]) -> list[tuple[Any, Any]]:
-    return [(alignments[name], norm_correlations(m, m.sharpness)) for name, m in linear.items()]
 
 
 def figures(result: Outcome) -> dict[str, Any]:
@@ -128,6 +129,7 @@ EXPERIMENT = Experiment(
     title="Sharpness against norms (NTP, ReLU) and alignments",
     source="Cracking the Hessian, Figures 14-16",
     quick=Config(),
+    default=Config(ends=(1, 2, 4, 8, 16, 30), networks=200, steps=1000, relu_ends=(1, 4, 8), relu_steps=600),
     paper=Config(
         width=100,
         ends=(1, 2, 5, 10, 20, 50, 100),
@@ -138,5 +140,7 @@ EXPERIMENT = Experiment(
         relu_steps=2000,
     ),
     run=run,
+    claims=CLAIMS,
     figures=figures,
+    chosen="as for cracking.fig4; ReLU networks at five sizes.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise, repeat
 from typing import Any, Literal
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ...curvature import Problem
-from ...results.claims import Claim, Outcome
+from ...results.claims import Outcome
+from ...results.declared import Declared, Measured, judge
 from ...rng import Rng
 from ...zoo.training import descend, drawn_batches
 
@@ -58,9 +59,18 @@ def problem_of(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, classes: int)
 
 
 def train(
-    problem: Problem, steps: int, rate: float, keep: tuple[float, ...], batch: int | None, rng: Rng
+    problem: Problem,
+    steps: int,
+    rate: float,
+    keep: tuple[float, ...],
+    batch: int | None,
+    rng: Rng,
+    losses: list[float] | None = None,
 ) -> list[tuple[float, dict[str, Tensor]]]:
-    """Adam with a cosine schedule to zero; (step, parameters) at the shares `keep` of the steps."""
+    """Adam with a cosine schedule to zero; (step, parameters) at the shares `keep` of the steps.
+
+    The loss of every batch is added to `losses`.
+    """
     model = copy.deepcopy(problem.model)
     data = list(problem.batches)
     x, y = (torch.cat([part[k] for part in data]) for k in range(2))
@@ -77,8 +87,12 @@ def train(
     def loss(chosen: Tensor | slice) -> Tensor:
         outputs: Tensor = model(x[chosen])
         if cross_entropy:
-            return nn.functional.cross_entropy(outputs, y[chosen])
-        return (outputs - y[chosen]).square().sum(-1).mean()
+            value = nn.functional.cross_entropy(outputs, y[chosen])
+        else:
+            value = (outputs - y[chosen]).square().sum(-1).mean()
+        if losses is not None:
+            losses.append(float(value.detach()))
+        return value
 
     batches: Iterable[Tensor | slice] = repeat(slice(None), steps)
     if batch is not None:
@@ -93,20 +107,23 @@ def mean_squares(norms: Any) -> Any:
     return np.array([np.mean(np.diagonal(norms) ** 2), np.mean(norms[off] ** 2)])
 
 
-def claim(statement: str, figure: str, expected: str, got: str, holds: bool) -> Claim:
-    """A claim of one figure of the paper."""
-    return Claim(statement, f"{SOURCE}, {figure}", expected, got, bool(holds))
+NEAR = "“near-block-diagonal”: the diagonal blocks hold more of the squared norm than all others together"
 
 
-def below(statement: str, figure: str, value: float, bound: float) -> Claim:
-    """value <= bound."""
-    return claim(statement, figure, f"<= {bound:.3g}", f"{value:.3g}", value <= bound)
+def diagonal_share(norms: Any) -> float:
+    """The part of the squared norm that lies in diagonal blocks."""
+    squares = np.asarray(norms) ** 2
+    return float(np.trace(squares) / squares.sum())
 
 
-def above(statement: str, figure: str, value: float, bound: float) -> Claim:
-    """value >= bound."""
-    return claim(statement, figure, f">= {bound:.3g}", f"{value:.3g}", value >= bound)
+def within(norms: Any, layers: Sequence[str], layer: str) -> Any:
+    """The norms between blocks of one layer."""
+    same = np.array([name == layer for name in layers])
+    return np.asarray(norms)[np.ix_(same, same)]
 
 
-def outcome(name: str, config: Any, data: dict[str, Any], claims: list[Claim]) -> Outcome:
-    return Outcome(f"dong2025.{name}", asdict(config), data, tuple(claims))
+def outcome(
+    name: str, config: Any, data: dict[str, Any], declared: Sequence[Declared], measured: Mapping[str, Measured]
+) -> Outcome:
+    """An outcome whose config is stored as plain values."""
+    return Outcome(f"dong2025.{name}", asdict(config), data, judge(declared, measured))

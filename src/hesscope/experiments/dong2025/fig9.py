@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...results.claims import Experiment, Outcome
+from ...results.declared import judge
 from ...rmt import block_limits
 from ...rng import Rng
-from ._limits import SHRINK, claims, draw, softmax, squared_norm, summary
+from ._limits import SHRINK, declared, draw, measured, softmax, squared_norm, summary
+
+CLAIMS = declared("Dong et al., Figure 9, Theorem 2", ("||H_11||²/d", "||H_12||²/d"), "C^-1")
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,7 @@ def run(config: Config) -> Outcome:
     out, smaller = _realise(config, d, n), _realise(config, d // SHRINK, n // SHRINK)
     limits = [block_limits.hidden_cross_entropy(d / n, classes, config.hidden) for classes in config.classes]
     data = summary(config.classes, out, smaller, limits)
-    names = ("||H_11||²/d", "||H_12||²/d")
-    return Outcome("dong2025.fig9", asdict(config), data, claims(data, "Dong et al., Figure 9, Theorem 2", names))
+    return Outcome("dong2025.fig9", asdict(config), data, judge(CLAIMS, measured(data)))
 
 
 def _realise(config: Config, d: int, n: int) -> NDArray[np.float64]:
@@ -63,7 +65,10 @@ EXPERIMENT = Experiment(
     title="Hidden-layer block norms over the number of classes",
     source="Dong et al., Figure 9",
     quick=Config(240, 240, 8, (2, 30, 300), 200),
+    default=Config(realisations=1000, classes=(2, 10, 30, 100, 300)),
     paper=Config(),
     run=run,
+    claims=CLAIMS,
     figures=figures,
+    chosen="8 hidden neurons and the numbers of classes; limits by quadrature.",
 )

@@ -15,10 +15,12 @@ from ...curvature import Problem
 from ...errors import refuse
 from ...rng import Rng
 from ...zoo.data import Examples, load
-from ...zoo.models import fully_connected, lenet5
+from ...zoo.models import fully_connected, initialised_by, lenet5, vgg11
+from ...zoo.resnets import ResNet18
 from ...zoo.training import descend, shuffled_batches
+from ..keeping import Kept, progress
 
-NETWORKS = ("dense", "lenet5")
+NETWORKS = ("dense", "lenet5", "vgg11", "resnet18")
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,17 @@ class Setting:
 
     data: str = "digits"  # or "mnist", "cifar10"
     examples: int | None = None
-    network: str = "dense"  # or "lenet5"
+    network: str = "dense"  # or "lenet5", "vgg11", "resnet18"
     width: int = 32
     depth: int = 2
+    fc1: int = 120  # of LeNet5
     batch_norm: bool = False
     random_labels: bool = False
     epochs: int = 30
     batch_size: int = 128
     rate: float = 0.1
     momentum: float = 0.0
+    weight_decay: float = 0.0
     data_dir: str | None = None
     seed: int = 0
 
@@ -69,8 +73,8 @@ def examples(setting: Setting) -> Examples:
     x = found.x
     if setting.data in ("digits", "mnist"):
         x = (x - x.mean()) / x.std()
-    if setting.network == "lenet5":
-        x = _as_images(x)
+    if setting.network != "dense":
+        x = _as_images(x, 16 if setting.network == "lenet5" else 32)
     y = found.y
     if setting.random_labels:
         y = torch.randint(0, found.classes, y.shape, generator=Rng(setting.seed).child("labels").torch())
@@ -86,6 +90,7 @@ def untrained(setting: Setting, count: int = 1) -> Trained:
 def trained(setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Module]], None] | None = None) -> Trained:
     """`count` models from different initialisations and orders of the data, by SGD; `watch(epoch, models)` may look on.
 
+    Where an experiment keeps what is done, so does this one every fiftieth of its epochs, unless someone watches.
     Dense networks without batch-norm are trained together with stacked weights: for small ones that is faster than
     one after the other, since most of a step is overhead.
     """
@@ -99,15 +104,38 @@ def trained(setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Modu
 
 def _train_one_by_one(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None] | None) -> None:
     x, y = found.examples.x, found.examples.y
-    optimizers = [torch.optim.SGD(m.parameters(), lr=setting.rate, momentum=setting.momentum) for m in found.models]
-    for epoch in range(setting.epochs):
+    optimizers = [_sgd(setting, list(model.parameters())) for model in found.models]
+    kept = Kept(repr(("one by one", setting, len(found.models))))
+    start = 0
+    if watch is None and (state := kept.load()) is not None:
+        start = int(state["epoch"])
+        for model, optimizer, weights, moments in zip(
+            found.models, optimizers, state["models"], state["optimizers"], strict=True
+        ):
+            model.load_state_dict(weights)
+            optimizer.load_state_dict(moments)
+    for epoch in range(start, setting.epochs):
         if watch is not None:
             watch(epoch, found.models)
         for i, (model, optimizer) in enumerate(zip(found.models, optimizers, strict=True)):
             model.train()
             descend(optimizer, _order(setting, len(x), i, epoch), partial(_loss, model, x, y))
+        if _looked(setting, epoch):
+            progress(f"{setting.network} on {setting.data}: epoch {epoch + 1} of {setting.epochs}")
+            if watch is None:
+                models, moments = [m.state_dict() for m in found.models], [o.state_dict() for o in optimizers]
+                kept.save({"epoch": epoch + 1, "models": models, "optimizers": moments})
     if watch is not None:
         watch(setting.epochs, found.models)
+
+
+def _sgd(setting: Setting, parameters: list[nn.Parameter] | list[Tensor]) -> torch.optim.SGD:
+    return torch.optim.SGD(parameters, setting.rate, setting.momentum, weight_decay=setting.weight_decay)
+
+
+def _looked(setting: Setting, epoch: int) -> bool:
+    """Every fiftieth of the epochs, and at the end."""
+    return (epoch + 1) % max(1, setting.epochs // 50) == 0 or epoch + 1 == setting.epochs
 
 
 def _loss(model: nn.Module, x: Tensor, y: Tensor, batch: Tensor) -> Tensor:
@@ -119,13 +147,21 @@ def _train_together(setting: Setting, found: Trained, watch: Callable[[int, list
     base = found.models[0]
     weights, buffers = stack_module_state(found.models)
     leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
-    optimizer = torch.optim.SGD(list(leaves.values()), lr=setting.rate, momentum=setting.momentum)
+    optimizer = _sgd(setting, list(leaves.values()))
+    kept = Kept(repr(("together", setting, len(found.models))))
+    start = 0
+    if watch is None and (state := kept.load()) is not None:
+        start = int(state["epoch"])
+        with torch.no_grad():
+            for name, leaf in leaves.items():
+                leaf.copy_(state["weights"][name])
+        optimizer.load_state_dict(state["optimizer"])
 
     def loss(w: dict[str, Tensor], b: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(base, (w, b), (inputs,)), targets)
 
     every = vmap(loss)
-    for epoch in range(setting.epochs):
+    for epoch in range(start, setting.epochs):
         if watch is not None:
             _unstack(found.models, leaves)
             watch(epoch, found.models)
@@ -135,6 +171,11 @@ def _train_together(setting: Setting, found: Trained, watch: Callable[[int, list
             map(torch.stack, zip(*orders, strict=True)),
             lambda index: every(leaves, buffers, x[index], y[index]).sum(),
         )
+        if _looked(setting, epoch):
+            progress(f"{len(found.models)} networks on {setting.data}: epoch {epoch + 1} of {setting.epochs}")
+            if watch is None:
+                weights = {name: leaf.detach() for name, leaf in leaves.items()}
+                kept.save({"epoch": epoch + 1, "weights": weights, "optimizer": optimizer.state_dict()})
     _unstack(found.models, leaves)
     if watch is not None:
         watch(setting.epochs, found.models)
@@ -156,12 +197,17 @@ def _network(setting: Setting, data: Examples, rng: Rng) -> nn.Module:
         refuse(f"network must be one of {', '.join(NETWORKS)}", f"{setting.network!r}", "Use --set network=lenet5.")
     if setting.network == "lenet5":
         shape = (data.x.shape[1], data.x.shape[2], data.x.shape[3])
-        return lenet5(shape, data.classes, batch_norm=setting.batch_norm, rng=rng)
+        return lenet5(shape, data.classes, fc1=setting.fc1, batch_norm=setting.batch_norm, rng=rng)
+    if setting.network == "vgg11":
+        return vgg11(setting.width, data.classes, data.x.shape[1], rng=rng)
+    if setting.network == "resnet18":
+        with initialised_by(rng):
+            return ResNet18(setting.width, data.classes, data.x.shape[1])
     inputs = data.x[0].numel()
     return fully_connected(setting.width, setting.depth, inputs, data.classes, batch_norm=setting.batch_norm, rng=rng)
 
 
-def _as_images(x: Tensor) -> Tensor:
-    """`(N, channels, height, width)`; the 8 x 8 digits are enlarged to the 16 x 16 that LeNet5 needs."""
+def _as_images(x: Tensor, least: int) -> Tensor:
+    """`(N, channels, height, width)`; smaller images, such as the 8 x 8 digits, are enlarged to what the network needs."""
     x = x[:, None] if x.ndim == 3 else x
-    return F.interpolate(x, size=(16, 16), mode="bilinear") if x.shape[-1] < 16 else x
+    return F.interpolate(x, size=(least, least), mode="bilinear") if x.shape[-1] < least else x

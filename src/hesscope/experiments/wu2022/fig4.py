@@ -9,10 +9,33 @@ import numpy as np
 
 from ...kron import ModelOverlap, model_overlap
 from ...plots import kron as plots
-from ...results.claims import Claim, Experiment, Outcome
+from ...results.claims import Experiment, Outcome
+from ...results.declared import Measured, at_least, between, judge, less, more, standard_errors
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figure 4, Theorem G.1"
+HIDDEN, LAST = ("fc1", "fc2"), "last"
+CLAIMS = (
+    *(
+        one
+        for layer in HIDDEN
+        for one in (
+            at_least(f"{layer}-chance", SOURCE, f"{layer}: at k = m the top eigenspaces of independent models overlap beyond chance, in "
+                     "standard errors over pairs", 4.0, "“surprisingly high overlap”: 4 standard errors above k/(m n)",
+                     basis="sampling theory"),
+            between(f"{layer}-peak", SOURCE, f"{layer}: the overlap peaks at the output dimension m (place of the largest overlap of all k "
+                    "up to 3m, over m)", 0.9, 1.1, "“the overlap peaks at the output dimension m”, to a tenth", printed=1.0),
+            between(f"{layer}-reach", "Wu et al., Section G.3.3", f"{layer}: it peaks where the premise τ_k γ₁ > τ₁ γ₂ ends (place over that "
+                    "k)", 0.9, 1.1, "“predict the condition can be satisfied up to which dimension”, to a tenth", corrected=True),
+            less(f"{layer}-after", "Wu et al., Section G.3.1", f"{layer}: it falls after m (overlap at 2m over that at m)", 1,
+                 "“decreasing overlap after output dimension”"),
+            standard_errors(f"{layer}-linear", "Wu et al., Theorem G.1", f"{layer}: up to where the premise reaches it grows as "
+                            "(k/m)(t₁·t₂)² (deviation there, over pairs)"),
+        )
+    ),
+    more("last-constant", "Wu et al., Section G.3.2, Figure 22", "Output layer: units cannot be permuted, so the overlap does not start at "
+         "1/m (mean over k <= m/2 over that at k = m)", 0.5, "“will stay high before dimension m”, “around a constant”"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,7 +51,7 @@ def run(config: Config) -> Outcome:
     found = trained(config, config.models)
     problems = [found.problem(i) for i in range(config.models)]
     data: dict[str, Any] = {}
-    claims: list[Claim] = []
+    measured: dict[str, Measured] = {}
     for layer in config.layers:
         overlap = model_overlap(problems, layer, k=config.k)
         data[layer] = {
@@ -39,61 +62,32 @@ def run(config: Config) -> Outcome:
             "factors": overlap.factors,
             "reach": np.array(overlap.reach),
         }
-        claims += _last_layer(overlap) if layer == config.last else _hidden_layer(overlap)
-    return Outcome("wu2022.fig4", asdict(config), data, tuple(claims))
+        measured |= _last_layer(overlap) if layer == config.last else _hidden_layer(overlap)
+    return Outcome("wu2022.fig4", asdict(config), data, judge(CLAIMS, measured))
 
 
-def _hidden_layer(overlap: ModelOverlap) -> list[Claim]:
-    m, reach = overlap.outputs, min(overlap.reach)
-    mean, linear, permuted = overlap.mean, overlap.linear.mean(0), overlap.permuted.mean(0)
-    chance = np.arange(1, len(mean) + 1) / (m * _inputs(overlap))
-    start = max(1, reach)
-    quotient = float(permuted[:start].sum() / linear[:start].sum())
-    top = start + int(mean[start - 1 : m + 1].argmax())
-    after = float(mean[top - 1] - mean[top - 1 : 2 * m].min())
-    return [
-        Claim(
-            f"{overlap.layer}: top eigenspaces of independent models overlap far beyond chance.",
-            SOURCE,
-            f"at the peak, at least 5 times chance ({chance[top - 1]:.4f})",
-            f"{mean[top - 1]:.3f} at k = {top}",
-            bool(mean[top - 1] >= 5 * chance[top - 1]),
-        ),
-        Claim(
-            f"{overlap.layer}: up to the reach of its premise, the overlap (expected over permuted units) grows as "
-            "(k/m)(t₁·t₂)².",
-            "Wu et al., Theorem G.1, in expectation",
-            "quotient to the law between 0.75 and 1.25",
-            f"{quotient:.2f} up to k = {start}",
-            0.75 <= quotient <= 1.25,
-        ),
-        Claim(
-            f"{overlap.layer}: the overlap peaks where the premise τ_k γ₁ > τ₁ γ₂ ends (k = {reach}), at the latest at "
-            f"m = {m}, and falls after it.",
-            "Wu et al., Figure 4 and Section G.3.3, corrected",
-            "a peak between that k and m + 1, followed by a fall",
-            f"peak at k = {top}, then down by {after:.3f}",
-            start <= top <= m + 1 and after > 0,
-        ),
-    ]
+def _hidden_layer(overlap: ModelOverlap) -> dict[str, Measured]:
+    m, reach, mean, layer = overlap.outputs, max(1, min(overlap.reach)), overlap.mean, overlap.layer
+    at = min(m, len(mean)) - 1
+    error = (
+        overlap.measured[:, at].std(ddof=1) / np.sqrt(len(overlap.measured)) if len(overlap.measured) > 1 else np.inf
+    )
+    peak = 1 + int(mean[: 3 * m].argmax())
+    there = overlap.measured[:, reach - 1] - overlap.linear[:, reach - 1]
+    found: dict[str, Measured] = {
+        f"{layer}-chance": float((mean[at] - (at + 1) / overlap.size) / error),
+        f"{layer}-peak": (peak / m, f"k = {peak}, m = {m}") if len(mean) > 1.2 * m else "k does not reach beyond m",
+        f"{layer}-reach": (peak / reach, f"k = {peak}, premise up to {reach}"),
+        f"{layer}-linear": float(abs(there.mean()) / (there.std(ddof=1) / np.sqrt(len(there)))),
+    }
+    if len(mean) >= 2 * m:
+        found[f"{layer}-after"] = float(mean[2 * m - 1] / mean[m - 1])
+    return found
 
 
-def _last_layer(overlap: ModelOverlap) -> list[Claim]:
-    mean, m = overlap.mean, overlap.outputs
-    law = overlap.linear.mean(0)
-    return [
-        Claim(
-            f"{overlap.layer}, the output layer: units cannot be permuted, so the overlap starts high instead of at 1/m.",
-            "Wu et al., Section G.3.2",
-            "mean over k < m/2 at least twice the linear law",
-            f"{mean[: m // 2].mean():.3f} against {law[: m // 2].mean():.3f}",
-            bool(mean[: m // 2].mean() >= 2 * law[: m // 2].mean()),
-        )
-    ]
-
-
-def _inputs(overlap: ModelOverlap) -> int:
-    return max(1, overlap.size // overlap.outputs)
+def _last_layer(overlap: ModelOverlap) -> dict[str, Measured]:
+    mean, m = overlap.mean, min(overlap.outputs, len(overlap.mean))
+    return {"last-constant": float(mean[: max(1, m // 2)].mean() / mean[m - 1])}
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
@@ -106,9 +100,14 @@ EXPERIMENT = Experiment(
     title="Overlap of the top eigenspaces of independently trained models",
     source="Wu et al., Figures 1 and 4",
     quick=Config(width=8, depth=1, epochs=40, k=30),
-    paper=Config(
+    default=Config(
         data="mnist", examples=10000, width=30, depth=2, epochs=20, k=80, layers=("fc1", "fc2", "fc3"), last="fc3"
     ),
+    paper=Config(
+        data="mnist", width=200, depth=2, epochs=1000, rate=0.01, k=600, layers=("fc1", "fc2", "fc3"), last="fc3"
+    ),
     run=run,
+    claims=CLAIMS,
     figures=figures,
+    chosen="F-200² on MNIST; the paper does not name the networks of its Figure 4.",
 )

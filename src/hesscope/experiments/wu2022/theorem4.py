@@ -7,16 +7,38 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import nn
 
 from ...curvature import Problem
 from ...kron import decouple, predicted_output_eigenspace, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Claim, Experiment, Outcome
+from ...plots.style import THEORY
+from ...results.claims import Experiment, Outcome
+from ...results.declared import judge, less, standard_errors
 from ...rng import Rng
 
 SOURCE = "Wu et al., Theorems 4.1 and 4.2"
+# With π_i = Φ(g/√(π-1)), g standard normal, rows of W and of W Π have cos² = E[π]²/E[π²] as n grows, and
+# E[Φ(g/√(π-1))²] = 1/4 + arcsin(1/π)/(2π) is the chance that two normals with correlation 1/π are both negative.
+PRINTED_LIMIT = float(1 / (1 + 2 / np.pi * np.arcsin(1 / np.pi)))  # 0.8290
+CLAIMS = (
+    less("overlap", "Wu et al., Theorem 4.1", "The top c - 1 eigenspaces of H and of E[M] ⊗ E[x xᵀ] approach each other (1 - overlap, largest "
+         "n over smallest)", 1, "“overlap > 1 - ε” as n grows"),
+    less("layer-gap", "Wu et al., (6)", "λ_c/λ_(c-1) of H falls with n (largest over smallest n)", 1, "“< ε” as n grows"),
+    less("output-gap", "Wu et al., (7)", "λ_c/λ_(c-1) of E[M] falls with n (largest over smallest n)", 1, "“< ε” as n grows"),
+    less("printed", "Wu et al., Theorem 4.2", "As printed, with the rows of W: the top eigenspace of E[M] approaches them (1 - overlap, "
+         "largest n over smallest)", 0.5, "“overlap > 1 - ε” as n grows: at least halved over this range"),
+    standard_errors("printed-limit", "Wu et al., Theorem 4.2", "It does not: the overlap tends to 1/(1 + (2/π) arcsin(1/π)) = 0.829 "
+                    "(extrapolated in 1/n)", corrected=True),
+    less("corrected", "Wu et al., Theorem 4.2", "With activation probabilities, the rows of (I - 11ᵀ/c) W Π, it does (1 - overlap, largest n "
+         "over smallest)", 0.5, "“overlap > 1 - ε” as n grows: at least halved over this range", corrected=True),
+    less("matrix", "Wu et al., (8)", "(8) with π = Φ(S/(√(π-1)|W|)) in place of 1/2 is nearer to E[M] (relative error over that of the printed "
+         "one, largest n)", 1, "the corrected form must be the nearer one", corrected=True),
+    less("matrix-limit", "Wu et al., (8)", "... and approaches it (relative error, largest over smallest n)", 1, "a limit: the error falls",
+         corrected=True),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,7 +56,12 @@ def run(config: Config) -> Outcome:
     rows = [[_measure(config, n, draw) for draw in range(config.draws)] for n in config.widths]
     names = list(rows[0][0])
     data: dict[str, Any] = {name: np.array([[r[name] for r in row] for row in rows]) for name in names}
-    return Outcome("wu2022.theorem4", asdict(config), data | {"widths": np.array(config.widths)}, _claims(data))
+    return Outcome(
+        "wu2022.theorem4",
+        asdict(config),
+        data | {"widths": np.array(config.widths)},
+        judge(CLAIMS, _measured(config, data)),
+    )
 
 
 def _measure(config: Config, n: int, draw: int) -> dict[str, float]:
@@ -81,57 +108,37 @@ def _mean_softmax_hessian(problem: Problem) -> torch.Tensor:
     return decouple(problem, "2").output_hessian
 
 
-def _claims(data: dict[str, Any]) -> tuple[Claim, ...]:
+def _measured(config: Config, data: dict[str, Any]) -> dict[str, Any]:
     mean = {name: values.mean(1) for name, values in data.items()}
 
-    def shown(name: str) -> str:
-        return ", ".join(f"{value:.3f}" for value in mean[name])
+    def away(name: str) -> float:
+        return float((1 - mean[name][-1]) / (1 - mean[name][0]))
 
-    return (
-        Claim(
-            "Theorem 4.1: the top c - 1 eigenspaces of H and of E[M] ⊗ E[x xᵀ] approach each other as n grows.",
-            SOURCE,
-            "overlap increases and ends above 0.97",
-            shown("layer overlap"),
-            bool(mean["layer overlap"][-1] > max(0.97, mean["layer overlap"][0])),
-        ),
-        Claim(
-            "Theorem 4.1: λ_c/λ_(c-1) of H decreases with n.",
-            SOURCE,
-            "smaller at the largest n than at the smallest",
-            shown("layer gap"),
-            bool(mean["layer gap"][-1] < mean["layer gap"][0]),
-        ),
-        Claim(
-            "Theorem 4.2: λ_c/λ_(c-1) of E[M] decreases with n.",
-            SOURCE,
-            "smaller at the largest n than at the smallest",
-            shown("output gap"),
-            bool(mean["output gap"][-1] < mean["output gap"][0]),
-        ),
-        Claim(
-            "Theorem 4.2, corrected: the top eigenspace of E[M] approaches the rows of (I - 11ᵀ/c) W Π.",
-            SOURCE + ", corrected",
-            "overlap increases and ends above 0.97",
-            shown("corrected overlap"),
-            bool(mean["corrected overlap"][-1] > max(0.97, mean["corrected overlap"][0])),
-        ),
-        Claim(
-            "Theorem 4.2 as printed (every unit on half of the time) does not hold for rectified inputs: the overlap "
-            "with the rows of W stays below 0.95.",
-            SOURCE + ", as printed",
-            "below 0.95 at the largest n, and below the corrected one",
-            shown("printed overlap"),
-            bool(mean["printed overlap"][-1] < min(0.95, mean["corrected overlap"][-1])),
-        ),
-        Claim(
-            "(8) corrected, Π W^T E[A] W Π + diag(π(1-π)(W^T E[A] W)_ii) with π = Φ(S/(√(π-1)|W|)), is close to E[M].",
-            "Wu et al., (8), corrected",
-            "relative error at the largest n below 0.2 and half of the printed one's",
-            f"corrected {shown('corrected error')}; printed {shown('printed error')}",
-            bool(mean["corrected error"][-1] < min(0.2, 0.5 * mean["printed error"][-1])),
-        ),
-    )
+    def falls(name: str) -> float:
+        return float(mean[name][-1] / mean[name][0])
+
+    return {
+        "overlap": away("layer overlap"),
+        "layer-gap": falls("layer gap"),
+        "output-gap": falls("output gap"),
+        "printed": away("printed overlap"),
+        "printed-limit": _limit_score(config, data["printed overlap"]),
+        "corrected": away("corrected overlap"),
+        "matrix": float(mean["corrected error"][-1] / mean["printed error"][-1]),
+        "matrix-limit": falls("corrected error"),
+    }
+
+
+def _limit_score(config: Config, overlaps: Any) -> tuple[float, str]:
+    """Standard errors between the overlap at n -> ∞, from the two largest widths with an error of order 1/n, and its limit."""
+    small, large = config.widths[-2:]
+    weight = large / (large - small)
+    mean = weight * overlaps[-1].mean() - (weight - 1) * overlaps[-2].mean()
+    variance = weight**2 * overlaps[-1].var(ddof=1) + (weight - 1) ** 2 * overlaps[-2].var(ddof=1)
+    error = float(np.sqrt(variance / config.draws))
+    quotient = abs(mean - PRINTED_LIMIT) / error
+    score = stats.norm.isf(max(stats.t.sf(quotient, config.draws - 1), 1e-300))
+    return float(score), f"{mean:.3f} ± {error:.3f} against {PRINTED_LIMIT:.3f}"
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
@@ -140,15 +147,21 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     overlaps = {name: mean[name] for name in ("layer overlap", "corrected overlap", "printed overlap")}
     gaps = {name: mean[name] for name in ("layer gap", "output gap", "corrected error", "printed error")}
     panels = {"overlap of top c - 1 spaces": overlaps, "λ_c/λ_(c-1), and errors of (8)": gaps}
-    return {"theorems": plots.curves(panels, "width n", "", x=outcome.data["widths"])}
+    figure = plots.curves(panels, "width n", "", x=outcome.data["widths"])
+    figure.axes[0].axhline(PRINTED_LIMIT, color=THEORY, ls=":", lw=1, label="limit of the printed one, 0.829")
+    figure.axes[0].legend(frameon=False, fontsize=8)
+    return {"theorems": figure}
 
 
 EXPERIMENT = Experiment(
     name="wu2022.theorem4",
     title="Random two-layer networks of growing width",
     source="Wu et al., Theorems 4.1 and 4.2",
-    quick=Config(widths=(15, 50, 150), examples=3000, draws=2),
-    paper=Config(widths=(20, 50, 100, 200, 400), examples=8000, draws=3),
+    quick=Config(widths=(15, 50, 150), examples=3000, draws=3),
+    default=Config(widths=(20, 50, 100, 200, 400), examples=8000, draws=6),
+    paper=Config(widths=(20, 50, 100, 200, 400), examples=8000, draws=20),
     run=run,
+    claims=CLAIMS,
     figures=figures,
+    chosen="everything: the theorem has no experiment of its own.",
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...arguments import real_array
+from ...arguments import real_array, shown
 from ...errors import refuse
 from ...rng import Rng
 from ..separable.law import GeneralisedMarchenkoPastur, check_ratio
@@ -125,6 +125,20 @@ class GLM:
             refuse(f"{vary} must not be zero to be rescaled", "a zero vector", "Pass its direction.")
         return transitions(lambda norm: self.rescaled(**{vary: norm / length}), grid)
 
-    def simulate(self, p: int, rng: Rng, features: str = "gaussian") -> Simulation:
-        """One Hessian of size p x p with n = p/ratio samples; `features` replaces the Gaussian entries of C^(-1/2)(x - mean)."""
-        return simulate(self.geometry, self._loss, self._response, self.ratio, p, rng, features)
+    def simulate(self, p: int, rng: Rng, features: str = "gaussian", as_given: bool = False) -> Simulation:
+        """One Hessian of size p x p with n = p/ratio samples; `features` replaces the Gaussian entries of C^(-1/2)(x - mean).
+
+        The model's vectors are placed at random in R^p, with the same geometry; `as_given` keeps their own coordinates,
+        which needs p to be their length and C the identity.
+        """
+        vectors = None
+        if as_given:
+            vectors = np.array([np.atleast_1d(np.asarray(v, np.float64)) for v in (self.mean, self.w_star, self.w)])
+            if self.covariance is not None or vectors.shape[1] != p:
+                refuse(
+                    "vectors kept as given need p to be their length and the identity as covariance",
+                    f"p = {shown(p)}, vectors of length {vectors.shape[1]}"
+                    + ("" if self.covariance is None else " and a covariance"),
+                    "Leave out as_given, or pass that p without a covariance.",
+                )
+        return simulate(self.geometry, self._loss, self._response, self.ratio, p, rng, features, vectors)

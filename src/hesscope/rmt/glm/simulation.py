@@ -59,15 +59,28 @@ class Simulation:
 
 
 def simulate(
-    geometry: Geometry, loss: Loss, response: Response, ratio: float, p: int, rng: Rng, features: str
+    geometry: Geometry,
+    loss: Loss,
+    response: Response,
+    ratio: float,
+    p: int,
+    rng: Rng,
+    features: str,
+    vectors: Real | None = None,
 ) -> Simulation:
-    """Draw n = p/ratio samples with the model's geometry placed in R^p, each direction spread over all coordinates."""
+    """Draw n = p/ratio samples with the model's geometry placed in R^p, each direction spread over all coordinates.
+
+    `vectors`, rows (mean, w_star, w) of length p, are taken as they are; the covariance must then be the identity.
+    """
     if features not in FEATURES:
         refuse("features must name a distribution", f"{features!r}", f"There are: {', '.join(FEATURES)}.")
     if not is_count(p, 1):
         refuse("p must be an integer >= 1", shown(p), "Pass the dimension of the Hessian.")
     rng = Rng.of(rng)
-    spectrum, vectors = _place(geometry, p, rng.child("place").numpy())
+    if vectors is None:
+        spectrum, vectors = _place(geometry, p, rng.child("place").numpy())
+    else:
+        spectrum = np.ones(p)
     n = max(1, round(p / ratio))
     mean, w_star, w = vectors
     x = FEATURES[features](rng.child("features").numpy(), (n, p))
