@@ -32,7 +32,16 @@ def test_every_paper_is_complete() -> None:
         },
         "dong2025": {
             *("fig1", "fig2_3", "fig4_7", "fig8", "fig9", "fig10", "fig11_12"),
-            *("deep", "spectra", "trained_cnn", "trained_transformer"),
+            *(
+                "deep",
+                "heuristics",
+                "hidden_spectra",
+                "spectra",
+                "stripes",
+                "theorem2",
+                "trained_cnn",
+                "trained_transformer",
+            ),
         },
         "edges": {"onset", "spikes", "training"},
         "liao2021": {"fig1", "fig2", "fig3", "fig4", "fig5"},
@@ -125,6 +134,27 @@ def _is_close(value: float | None, limit: float | tuple[float, float]) -> bool:
 def test_the_page_of_claims_is_what_the_code_declares() -> None:
     script = runpy.run_path(str(SITE / "claims.py"))
     assert script["PAGE"].read_text() == script["page"](), "run `make claims`"
+
+
+def test_the_page_of_coverage_is_current_and_names_what_exists() -> None:
+    script = runpy.run_path(str(SITE / "coverage.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run `make claims`"
+    items = json.loads((SITE / "coverage.json").read_text())
+    assert len({item["id"] for item in items}) == len(items) == 200
+    for item in items:
+        assert item["status"] in ("full", "partly", "absent")
+        assert bool(item["by"]) == (item["status"] != "absent"), item["id"]
+        for by in item["by"]:
+            assert _exists(by), f"{item['id']}: {by}"
+
+
+def _exists(what: str) -> bool:
+    if what.startswith("tests/"):
+        return (SITE.parents[1] / what).exists()
+    if what.startswith("hesscope."):
+        module, _, name = what.rpartition(".")
+        return hasattr(importlib.import_module(module), name)
+    return what in names()
 
 
 def test_measuring_what_was_not_declared_is_a_mistake() -> None:

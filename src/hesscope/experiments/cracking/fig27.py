@@ -91,8 +91,10 @@ def _descend(config: Config, sequence: tuple[float, float], steps: int, watch: i
             queries - config.rate * by_score * keys,
             keys - config.rate * by_score * queries,
         )
-    names = ("loss", "sharpness", "trace", "residual", "value", "queries", "keys", "outlier", "lower", "upper")
-    names += ("m_1", "m_2", "m_3")
+    names = (
+        *("loss", "sharpness", "trace", "residual", "value", "queries", "keys"),
+        *("outlier", "lower", "upper", "m_1", "m_2", "m_3"),
+    )
     return dict(zip(names, np.array(rows).T, strict=True))
 
 

@@ -39,7 +39,8 @@ def declared(row: InputRow) -> tuple[Declared, Declared]:
 
 def measure(setting: Setting, runs: int, kind: str, name: str) -> dict[str, Any]:
     """(v₁ᵀÊ[x])², λ₁/λ₂ and |μ|²/‖Σ‖ of all layers of a kind ("fc" or "conv") but the first of the network: (runs, layers)."""
-    rows, layers = [], ()
+    rows: list[Any] = []
+    layers: tuple[str, ...] = ()
     for run in range(runs):
         progress(f"{name}: network {run + 1} of {runs}")
         models = trained(replace(setting, seed=setting.seed + 1000 * run))

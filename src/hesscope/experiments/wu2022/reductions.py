@@ -47,7 +47,7 @@ def run(config: Config) -> Outcome:
     """Relative errors of every form, and the overlap of its top c - 1 eigenspace with that of the exact Hessian."""
     problem, classes = _problem(config)
     data = {name: _measure(d, classes - 1) for name, d in decouple_layers(problem, config.layers).items()}
-    measured = {}
+    measured: dict[str, Any] = {}
     for place, found in enumerate(data.values(), start=1):
         measured |= {
             f"overlap-{place}": float(found["overlap"][0] / found["chance"]),

@@ -98,6 +98,37 @@ class GLM:
         """Isolated eigenvalues, ascending, with the squared cosines of their eigenvectors (Theorems 2, 3)."""
         return find_spikes(self.spike_equation)
 
+    def deterministic_equivalent(self, z: complex) -> NDArray[np.complex128]:
+        """Q̄(z) of Theorem 4 in the coordinates of w: aᵀ(H - z)⁻¹b tends to aᵀ Q̄(z) b, traces too; Im z > 0 or z off the support.
+
+        Q̄⁻¹ = e(z) C - z + V Λ(z) Vᵀ with V = [mean, C^½ B], B a basis of C^½ w_star and C^½ w.
+
+        >>> model = GLM(loss="square", w=[0.0], w_star=[0.0], mean=[0.0], ratio=0.5)
+        >>> bool(abs(model.deterministic_equivalent(-1.0)[0, 0] - model.law().stieltjes(-1.0)) < 1e-12)
+        True
+        """
+        point = complex(z)
+        inside = point.imag == 0 and any(low <= point.real <= high for low, high in self._law.support)
+        if inside or not np.isfinite(point) or point.imag < 0:
+            refuse(
+                "z must be off the support of the law, on or above the real axis",
+                shown(z),
+                "Add a small imaginary part, as in z + 0.01j.",
+            )
+        delta, e = (complex(value[0]) for value in self._law.fixed_point(np.array([point])))
+        nodes, moments = self._expectation.nodes, self._expectation.moments
+        # Nodes may lie on one side of the axis: their mirror images, with the conjugate of δ, are the other half.
+        sides = [np.tensordot(nodes / (1.0 + nodes * d), moments, axes=([-1], [0])) for d in (delta, delta.conjugate())]
+        inner = 0.5 * (sides[0] + sides[1].conj())
+        mean, w_star, w = (np.atleast_1d(np.asarray(v, np.float64)) for v in (self.mean, self.w_star, self.w))
+        covariance = np.eye(w.size)
+        if self.covariance is not None:
+            given = np.asarray(self.covariance, np.float64)
+            covariance = np.diag(given) if given.ndim == 1 else given
+        columns = np.stack([mean, covariance @ w_star, covariance @ w], axis=1) @ self.spike_equation.mix
+        inverse = e * covariance - point * np.eye(w.size) + columns @ inner @ columns.T
+        return np.asarray(np.linalg.inv(inverse))
+
     def rescaled(self, mean: float = 1.0, w_star: float = 1.0, w: float = 1.0) -> GLM:
         """The same model with its vectors multiplied by these factors."""
         return replace(
