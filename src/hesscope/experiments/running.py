@@ -14,7 +14,7 @@ from typing import Any
 from .._version import __version__
 from ..missing_data import stand_ins
 from ..results.claims import Experiment, Outcome
-from .keeping import Listener, keeping, progress
+from .long_runs import Listener, keeping, progress
 
 
 def run_experiment(experiment: Experiment, config: Any, stand_in: bool | None = None) -> Outcome:

@@ -13,7 +13,7 @@ from ...kron import decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ...results.declared import Declared, Measured, between
-from ..keeping import progress
+from ..long_runs import progress
 from ._printed import InputRow
 from ._trained import Setting, trained
 

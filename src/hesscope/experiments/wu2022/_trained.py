@@ -18,7 +18,7 @@ from ...zoo.data import Examples, load
 from ...zoo.models import fully_connected, initialised_by, lenet5, vgg11
 from ...zoo.resnets import ResNet18
 from ...zoo.training import descend, shuffled_batches
-from ..keeping import Kept, progress
+from ..long_runs import Kept, progress
 
 NETWORKS = ("dense", "lenet5", "vgg11", "resnet18")
 

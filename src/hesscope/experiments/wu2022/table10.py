@@ -12,7 +12,7 @@ from ...pacbayes import Certificate, Settings
 from ...plots.style import MUTED, THEORY, new_figure
 from ...results.claims import Experiment, Outcome
 from ...results.declared import Measured, at_most, judge, less
-from ..keeping import progress
+from ..long_runs import progress
 from ._bounds import PRINTED, ROWS, Row, Training, certificates, prepare, table, with_data_prior
 
 SOURCE = "Wu et al., Section 6, Table 10"

@@ -12,7 +12,7 @@ from ...kron import decouple_layers, predicted_output_eigenspace, subspace_overl
 from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import judge, less, more
-from ..keeping import progress
+from ..long_runs import progress
 from ._printed import TABLE_8
 from ._trained import Setting, Trained, trained, untrained
 
