@@ -12,6 +12,7 @@ from ..rng import Rng
 
 Draw = Literal["normal", "rademacher"]
 _ROWS = 4096
+_PIECE = 65536
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Layout:
         return total
 
     def norms(self, a: Tensor) -> Tensor:
-        """The Euclidean norm of each column, in float64."""
-        return self.sum(a.double().square().sum(0)).sqrt()
+        """The Euclidean norm of each column, in float64, without a float64 copy of long ones."""
+        squares = (piece.double().square().sum(0) for piece in torch.split(a, _PIECE))
+        return self.sum(torch.stack(list(squares)).sum(0)).sqrt()
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum of a small tensor over all processes."""

@@ -22,7 +22,8 @@ from .multiplicity import contributes, nothing_missed
 # Residuals of pairs that have fully converged come out at one to three units of rounding of ‖H‖.
 ROUNDING = 4.0
 START_IS_CLOSE = 3.0
-EXPECTED = 20  # vectors, beside three for each eigenpair, after which most runs are done
+# Vectors, beside three for each eigenpair, that have their place from the start: on a CPU, empty places take no memory.
+EXPECTED_ON_CPU, EXPECTED = 128, 20
 Which = Literal["largest", "smallest", "both", "magnitude"]
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -75,7 +76,8 @@ class KrylovRun(Resumable):
 
     def __init__(self, op: Counted, goal: Goal, block: int, limit: int, rng: Rng) -> None:
         self.op, self.goal, self.block, self.limit, self.rng = op, goal, block, limit, rng
-        self.basis = KrylovBasis(op, min(limit, op.shape[0], EXPECTED + 3 * goal.count))
+        places = (EXPECTED_ON_CPU if op.device.type == "cpu" else EXPECTED) + 3 * goal.count
+        self.basis = KrylovBasis(op, min(limit, op.shape[0], places))
         self.injected = 0
         self.started_random, self.begun = True, False
         self.probe_from = -1
