@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -9,10 +11,10 @@ from torch import nn
 import hesscope as hs
 
 
-def problem_of(width: int) -> hs.Problem:
+def problem_of(width: int, examples: int = 60) -> hs.Problem:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 4))
-    return hs.Problem.of(model, "cross_entropy", (torch.randn(60, 8), torch.randint(0, 4, (60,))))
+    return hs.Problem.of(model, "cross_entropy", (torch.randn(examples, 8), torch.randint(0, 4, (examples,))))
 
 
 @pytest.mark.parametrize("task", ["eigenpairs", "trace", "diagonal", "dense", "spectral_density"])
@@ -32,6 +34,34 @@ def test_products_are_within_half_as_many_again() -> None:
     assert hs.plan(problem, "eigenpairs", k=5, max_products=7).products == 7
     small = problem_of(30)
     assert hs.plan(small, "spectral_density").products == hs.spectral_density(small).products
+
+
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("eigenpairs", {"k": 5, "which": "both"}),
+        ("spectral_density", {"probes": 4, "steps": 30}),
+        ("solve", {"method": "minres", "damping": 0.5, "b": torch.ones(784)}),
+    ],
+)
+def test_a_rehearsal_on_some_examples_tells_how_many(
+    task: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small end of a spectrum takes far more products than the large one, damped systems far fewer."""
+    monkeypatch.setattr("hesscope.curvature.rehearsal._AT_ONCE", 1e9)  # half of the examples, whatever the clock says
+    problem = problem_of(60, 400)
+    taken = getattr(hs, task)(problem, **settings).products
+    assert 1 / 1.5 <= hs.plan(problem, task, **settings).products / taken <= 1.5
+
+
+def test_answers_from_layers_are_not_priced_as_products() -> None:
+    """Four columns: a forward pass and four passes back to activations, and as many for the entries of a diagonal."""
+    problem = problem_of(60)
+    for task, passes in (("trace", 5), ("diagonal", 9)):
+        found = hs.plan(problem, task)
+        assert found.products == 4 == getattr(hs, task)(problem).products
+        assert found.seconds == pytest.approx(passes / 3 * found.gradient_seconds)
+        problem = problem_of(60)
 
 
 def test_a_product_is_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .overheads import orthogonal_seconds, proof_bytes, proof_seconds
 from .problem import Problem
+from .rehearsal import rehearse
 
 Task = Literal["eigenpairs", "spectral_density", "trace", "diagonal", "dense", "solve"]
 _FUNCTIONS: dict[str, Callable[..., Any] | None] = {
@@ -36,22 +37,21 @@ _ORTHOGONAL = ("eigenpairs", "spectral_density", "trace", "diagonal")  # tasks w
 _OWN_VECTORS = 4  # sums of gradients, a product and its pieces
 _HEAP = 1.25  # the C library's heap is full of holes: measured 1.0 to 1.4 times what is alive in it
 _PATIENCE = 1.0  # seconds that timing one product may take
+_FROM_LAYERS = "Exact, from per-example gradients: one backward pass per class."
 _SMALL = 200  # up to this size every task multiplies the whole matrix out
 
 
 def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPlan:
     """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from one product timed here.
 
-    It is timed on the first batch, or on as much of it as takes about a second; the proof of derivatives, building graphs
+    Products are those that the same run takes on an eighth of the examples, where that is a matter of seconds. One is
+    timed on the first batch, or on as much of it as takes about a second; the proof of derivatives, building graphs
     and orthogonal vectors are added. `bytes` is what the run holds at its peak: the proof, or graphs that are kept, a
     graph that is rebuilt and vectors; the data and the model are there before.
     """
     need_problem(problem)
     _check(task, settings)
     products, vectors, note = _needs(problem, task, settings)
-    most = settings.get("max_products")
-    if most is not None:
-        products, vectors = min(products, most), min(vectors, most + int(settings.get("k", 1)))
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
     counts = [examples_in(batch) or 1 for batch in batches]
     gradient = _gradient_seconds(problem, batches[0]) * sum(counts) if batches else 0.0
@@ -59,9 +59,27 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     price = _price(problem, batches[0], gradient / max(sum(counts), 1)) if batches else _Price((0.0, 0.0), (0.0, 0.0))
     (held, built), share = graphs.runs, graphs.share * sum(counts)
     product = price.kept(held, share) + price.built(built, sum(counts) - share)
+    tried, layered = None, note == _FROM_LAYERS
+    function = _FUNCTIONS[task]
+    if function is not None and batches and not layered and not note.startswith("Exact"):
+        likely = products
+
+        def seconds_with(examples: int) -> float:
+            return likely * price.kept(1, examples) + orthogonal_seconds(problem, likely, vectors)
+
+        tried = rehearse(problem, function, settings, seconds_with)
+    if tried is not None:
+        vectors += (tried.products - products) if task == "eigenpairs" else 0
+        products, note = tried.products, f"As many as a run on {tried.examples} examples took."
+    most = settings.get("max_products")
+    if most is not None:
+        products, vectors = min(products, most), min(vectors, most + int(settings.get("k", 1)))
     beside = max(0.0, price.built(held, share) - price.kept(held, share))  # of the first product
     beside += proof_seconds(problem, batches[0]) if batches else 0.0
-    if task in _ORTHOGONAL:
+    if tried is not None:
+        # What its steps took besides products: vectors, small matrices, our own code.
+        beside += max(0.0, tried.seconds - tried.products * price.kept(1, tried.examples)) * products / tried.products
+    elif task in _ORTHOGONAL:
         beside += orthogonal_seconds(problem, products, vectors)
     vector = problem.space.size * (torch.finfo(problem.dtype).bits // 8)
     basis = vectors * vector
@@ -72,9 +90,9 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     free = free_bytes(problem.device)
     if total > 0.9 * free:
         note += f" {_way_out(task, total, free, graphs.kept + graphs.working, basis)}"
-    return CostPlan(
-        task, products, products * product + beside, total, graphs.total, basis, gradient, graphs.share, note.strip()
-    )
+    # Of a gradient, the forward pass is a third and so is the backward pass to activations; entries are another.
+    seconds = (1 + products * (1 + (task == "diagonal"))) / 3 * gradient if layered else products * product + beside
+    return CostPlan(task, products, seconds, total, graphs.total, basis, gradient, graphs.share, note.strip())
 
 
 def _check(task: str, settings: dict[str, Any]) -> None:
@@ -168,24 +186,34 @@ def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, 
         return steps, steps + k, "Products grow where eigenvalues are close together."
     if task == "spectral_density":
         total = int(settings.get("probes", 10)) * int(settings.get("steps", 80))
-        if n <= min(480, 0.6 * total):
-            return n, n, "Exact: the whole matrix."
         fixed = settings.get("tol") == 0 or settings.get("method") == "chebyshev"
+        if n <= min(2000, total) if fixed else n <= min(480, 0.6 * total):
+            return n, n, "Exact: the whole matrix."
         # Runs that stop by their error take about a quarter of what they may, measured on trained networks.
-        likely = total if fixed else min(n, max(2 * int(settings.get("steps", 80)), total // 4))
-        return likely, int(settings.get("steps", 80)), "" if fixed else f"At most {min(n, total)}: runs stop early."
+        likely = min(n, max(2 * int(settings.get("steps", 80)), total // 4))
+        if fixed:
+            return total, int(settings.get("steps", 80)), "Exactly so many, as asked for."
+        return likely, int(settings.get("steps", 80)), f"At most {min(n, total)}: runs stop early."
     if task in ("trace", "diagonal"):
-        from ..layers import facts_of
-
-        facts = facts_of(problem) if problem.has_outputs else None
-        if facts is not None and facts.columns and len(facts.covered(problem.space.names)) == len(problem.space.names):
-            return 10, 2, "From per-example gradients, about one backward per class."
+        columns = _columns_from_layers(problem) if settings.get("method", "auto") == "auto" else 0
+        if 0 < columns < n:
+            return columns, 2, _FROM_LAYERS
         return min(n, 200), min(n, 100), "By random probes until the tolerance is met."
     if task == "dense":
         return n, n, ""
     if task == "solve":
         return min(n, 100), 4, "Depends on the conditioning; damping helps."
     raise AssertionError(task)
+
+
+def _columns_from_layers(problem: Problem) -> int:
+    """Passes of an exact trace or diagonal from per-example gradients; 0 where products are needed, too."""
+    from ..layers.example_factors import row_count, served
+    from ..layers.facts import facts_of
+
+    if row_count(problem) is None or not served(problem).issuperset(problem.space.names):
+        return 0
+    return facts_of(problem).columns
 
 
 def _gradient_seconds(problem: Problem, batch: Any) -> float:

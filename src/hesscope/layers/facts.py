@@ -69,6 +69,12 @@ def facts_of(problem: Problem) -> ProblemFacts:
     return _KNOWN[problem]
 
 
+def share_facts(known: Problem, part: Problem) -> None:
+    """What is known of a problem, or would be found out of it, holds for it on a part of the data, too."""
+    if known in _KNOWN:
+        _KNOWN[part] = _KNOWN[known]
+
+
 def _find(problem: Problem) -> ProblemFacts:
     probe = problem.probe
     batch = max(probe.batches, key=lambda batch: examples_in(batch) or 0)

@@ -27,7 +27,9 @@ class PlanCommand(Source):
         options = {"k": self.k} if self.algorithm == "eigenpairs" else {}
         found: Any = plan(self.load().problem, self.algorithm, **options)
         lines = [
-            f"{self.algorithm}: about {found.products} products, {found.seconds:.3g} s, {found.bytes / 1e6:.3g} MB"
+            f"{self.algorithm}: about {found.products} products, {found.seconds:.3g} s, {found.bytes / 1e6:.3g} MB",
+            *([found.note] if found.note else []),
         ]
         data = {"algorithm": self.algorithm, "products": found.products, "seconds": found.seconds, "bytes": found.bytes}
+        data["note"] = found.note
         return CommandOutput(lines, data)
