@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import hesscope as hs
@@ -56,3 +58,25 @@ def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pyt
     assert found.gauss_newton_trace is not None
     assert float(found.gauss_newton_trace) == float(found.trace)  # the network is affine in each parameter
     assert 5 < passes[0] <= 12
+
+
+def test_finer_maps_are_of_the_gauss_newton_part_where_those_of_the_hessian_are_too_dear() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Embedding(5, 8), nn.TransformerEncoderLayer(8, 2, 8, 0.0, batch_first=True), nn.Linear(8, 5)
+    )
+    tokens = torch.randint(0, 5, (6, 4), generator=torch.Generator().manual_seed(0))
+    problem = hs.Problem.of(model, "cross_entropy", (tokens, tokens), forward=lambda m, b: (m(b[0]).mT, b[1]))
+    settings = AnalyzeConfig(
+        k=3, smallest=1, probes=2, steps=8, check=False, decouple=0, landscape=False, per_layer=False, most_blocks=20
+    )
+    found = hs.analyze(problem, settings)
+    finer = next(norms for norms in found.blocks if norms.matrix == "gauss_newton")
+    assert finer.partition == "head"
+    truth = hs.block_norms(problem, "head", matrix="gauss_newton", method="exact")
+    assert finer.names == truth.names
+    assert np.mean(np.abs(finer.norms - truth.norms) <= 3 * finer.stderr) > 0.9
+    layers = found.block_norms("layer")
+    assert layers is not None
+    assert layers.matrix == "hessian"
+    assert found.block_norms("head") is None  # of H

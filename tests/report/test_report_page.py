@@ -102,7 +102,7 @@ def test_every_number_says_how_it_was_found() -> None:
     one = sample()
     sampled = replace(one.trace, stderr=0.5, exact=False, method="xtrace", check="not proven")
     rows = {row.name: row for row in evidence_of(replace(one, trace=sampled, verdict=FAILED))}
-    assert {"λ_max", "λ_min", "tr H", "tr G", "block norms by layer", "Kronecker error of fc1"} < set(rows)
+    assert {"λ_max", "λ_min", "tr H", "tr G", "block norms of H by layer", "Kronecker error of fc1"} < set(rows)
     assert rows["tr H"].error == "± 0.5 (standard error)"
     assert rows["tr H"].method == "xtrace"
     assert rows["tr H"].check == "not proven"

@@ -16,10 +16,10 @@ from ..measure import Array, AtomicMeasure
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..results.kronecker import KroneckerComparison, KroneckerPrediction
-from ..results.plan import KRONECKER, LAYERS, NEURONS
+from ..results.plan import FINE, KRONECKER, LAYERS, NEURONS
 from ..structure import block_norms, norm_products
 from .context import Context
-from .planning import NORM_PROBES
+from .planning import NORM_PROBES, finer_grouping
 
 MOST_VECTOR_ENTRIES = 4_000_000
 
@@ -28,15 +28,28 @@ def block_maps(run: Context) -> tuple[BlockNorms, ...]:
     """Norms by layer and, where there are few enough, by neuron; exact ones by neuron give those by layer."""
     if not run.config.block_maps:
         return ()
-    fine = _fine_norms(run)
+    fine, finer = _fine_norms(run), run.optional(FINE, lambda: _shared_norms(run), None)
     layers = Partition.by("layer", run.problem).count
     if layers < 2:
         run.notes.append(f"No block map by layer: {layers} blocks.")
-        return () if fine is None else (fine,)
+        return tuple(norms for norms in (fine, finer) if norms is not None)
     if fine is not None and fine.exact:
         return (run.planned(LAYERS, fine.by_layer), fine)
     coarse = run.optional(LAYERS, lambda: _norms(run, "layer", run.amount(LAYERS, NORM_PROBES)), None)
-    return tuple(norms for norms in (coarse, fine) if norms is not None)
+    return tuple(norms for norms in (coarse, fine, finer) if norms is not None)
+
+
+def _shared_norms(run: Context) -> BlockNorms | None:
+    """Norms of G by neuron or head, from random gradients that all blocks share."""
+    kind = finer_grouping(run.problem, run.config)
+    if kind is None:
+        return None
+    run.announce(f"blocks of G by {kind}")
+    kept = run.stages.state("blocks-shared", kind)
+    compute = partial(
+        block_norms, run.problem, kind, matrix="gauss_newton", method="shared", probes=NORM_PROBES, resume=kept
+    )
+    return run.stages.run(BlockNorms, "blocks-shared", compute, kind)
 
 
 def _fine_norms(run: Context) -> BlockNorms | None:

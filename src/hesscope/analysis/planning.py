@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ..curvature import Problem
 from ..errors import HesscopeError
 from ..kron import decouplable_layers
-from ..partition import Partition
+from ..partition import Grouping, Partition
 from ..results.plan import (
     CHECK,
+    FINE,
     GN_SPECTRUM,
     KRONECKER,
     LANDSCAPE,
@@ -29,12 +30,14 @@ from ..results.plan import (
     PlannedStage,
 )
 from ..structure import norm_products
+from ..structure.shared_norms import can_share
+from ..structure.source import source_of
 from .config import AnalyzeConfig
 from .layer_prices import expected_products
 from .prices import Prices
 
 # What a reader would miss most, per stage; divided by its price it decides what is left out.
-VALUES = {PARTS: 10, LAYERS: 10, KRONECKER: 6, LANDSCAPE: 5, LAYER_TABLE: 5, TRAINING: 5, GN_SPECTRUM: 4, NEURONS: 4, SECOND: 2, TRAINING_BLOCKS: 2}  # fmt: skip
+VALUES = {PARTS: 10, LAYERS: 10, KRONECKER: 6, LANDSCAPE: 5, LAYER_TABLE: 5, TRAINING: 5, GN_SPECTRUM: 4, NEURONS: 4, FINE: 4, SECOND: 2, TRAINING_BLOCKS: 2}  # fmt: skip
 RESERVE = 0.1  # of the budget: for what prices miss, and for writing the report
 NORM_PROBES, FEWEST_PROBES = 16, 4
 SECOND_OPINION = 24  # random vectors that confirm a trace, where the density's own do not
@@ -163,6 +166,18 @@ def _block_wishes(problem: Problem, config: AnalyzeConfig, cost: Prices) -> Iter
         products = norm_products(problem, "neuron")
         if products <= config.most_products:
             yield Wish(NEURONS, ((None, products * cost.product + 20 * cost.gradient),))
+            return
+    if finer_grouping(problem, config) is not None:
+        yield Wish(FINE, ((NORM_PROBES, 2 * NORM_PROBES * cost.gradient + 2 * cost.gauss_newton),), "random gradients")
+
+
+def finer_grouping(problem: Problem, config: AnalyzeConfig) -> Grouping | None:
+    """The finest blocks whose Gauss-Newton norms random gradients can give at once, where those of H are too dear."""
+    if not config.gauss_newton or not can_share(source_of(problem, "gauss_newton")):
+        return None
+    layers = Partition.by("layer", problem).count
+    kinds: tuple[Grouping, ...] = ("neuron", "head")
+    return next((kind for kind in kinds if layers < Partition.by(kind, problem).count <= config.most_blocks), None)
 
 
 # A map makes graphs of its own beside those that are kept: where memory is short, its products build them anew.

@@ -24,7 +24,8 @@ def norms_panel(norms: BlockNorms) -> Panel:
     spans, count = layer_spans(norms.layers), len(norms.names)
     axis = Axis(f"block (by {norms.partition})", ticks=span_ticks(spans), low=-0.5, high=count - 0.5)
     heat = Heat(norms.names, norms.norms, spans)
-    return Panel(f"By {norms.partition} ({count})", f"blocks-{norms.partition}", (heat,), axis, axis)
+    of = ", Gauss-Newton" if norms.letter == "G" else ""
+    return Panel(f"By {norms.partition}{of} ({count})", f"blocks-{norms.partition}", (heat,), axis, axis)
 
 
 def kronecker_picture(layers: Sequence[KroneckerComparison]) -> Picture:

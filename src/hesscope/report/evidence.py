@@ -31,8 +31,12 @@ def evidence_of(a: Analysis) -> list[Evidence]:
         rows.append(_density(a, "spectral density of G", a.gauss_newton_density))
     for norms in a.blocks:
         error = "exact" if norms.exact else f"standard errors up to {norms.stderr.max():.2g}"
-        what = f"{norms.diagonal_share:.2%} of ‖H‖² on the diagonal"
-        rows.append(Evidence(f"block norms by {norms.partition}", what, error, norms.method, _said(a, norms.check)))
+        what = f"{norms.diagonal_share:.2%} of ‖{norms.letter}‖² on the diagonal"
+        rows.append(
+            Evidence(
+                f"block norms of {norms.letter} by {norms.partition}", what, error, norms.method, _said(a, norms.check)
+            )
+        )
     rows += _lines(a)
     for d in a.kronecker:
         error = "exact" if d.frobenius_stderr == 0 else f"± {d.frobenius_stderr:.1g}"

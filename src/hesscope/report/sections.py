@@ -35,7 +35,7 @@ SPECTRUM = (
 BLOCKS = (
     "Every cell is the Frobenius norm of one block of the Hessian, coloured by decades below the largest one. Bright cells on "
     "the diagonal and dark ones elsewhere mean that the blocks hardly interact, and that an optimiser may treat them apart. "
-    "Outlines mark layers. Point at a cell for names and norms, drag to zoom, double-click to zoom out."
+    "Where the Hessian's own are too dear, finer maps are of its Gauss-Newton part. Outlines mark layers. Point at a cell for names and norms, drag to zoom, double-click to zoom out."
 )
 LAYERS = (
     "One bar for each layer, of its own block of the Hessian. A large share of the trace is where the curvature lies, and where "

@@ -71,7 +71,12 @@ class Analysis(Result):
                 rows.append((name, float(found), float(found.stderr), found.method))
         for norms in self.blocks:
             rows.append(
-                (f"share of ‖H‖² between {norms.partition}s", norms.off_diagonal_share, float("nan"), norms.method)
+                (
+                    f"share of ‖{norms.letter}‖² between {norms.partition}s",
+                    norms.off_diagonal_share,
+                    float("nan"),
+                    norms.method,
+                )
             )
         for d in self.kronecker:
             rows.append((f"Kronecker error of {d.layer}", d.frobenius_error, d.frobenius_stderr, d.curvature))
@@ -135,5 +140,6 @@ class Analysis(Result):
         return place + 1, float(ratios[place])
 
     def block_norms(self, partition: str) -> BlockNorms | None:
-        """The norms by "layer" or "neuron", where they were measured."""
-        return next((norms for norms in self.blocks if norms.partition == partition), None)
+        """The norms of H by "layer" or "neuron", where they were measured."""
+        own = (norms for norms in self.blocks if norms.matrix != "gauss_newton")
+        return next((norms for norms in own if norms.partition == partition), None)

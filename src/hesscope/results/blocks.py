@@ -40,6 +40,11 @@ class BlockNorms(Result):
         return self.plot()
 
     @property
+    def letter(self) -> str:
+        """G for a Gauss-Newton matrix, H else."""
+        return "G" if self.matrix == "gauss_newton" else "H"
+
+    @property
     def ratio(self) -> float:
         """Mean off-diagonal norm over mean diagonal norm, over blocks of the same layer."""
         same = np.equal.outer(np.array(self.layers), np.array(self.layers))

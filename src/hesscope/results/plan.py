@@ -14,12 +14,13 @@ CHECK, LARGEST, SMALLEST, TRACE, SPECTRUM = (
     "trace",
     "spectrum",
 )
-PARTS, GN_SPECTRUM, SECOND, LAYERS, NEURONS, KRONECKER, LANDSCAPE, LAYER_TABLE, TRAINING, TRAINING_BLOCKS = (
+PARTS, GN_SPECTRUM, SECOND, LAYERS, NEURONS, FINE, KRONECKER, LANDSCAPE, LAYER_TABLE, TRAINING, TRAINING_BLOCKS = (
     "Gauss-Newton part",
     "spectrum of G",
     "trace by products",
     "blocks by layer",
     "blocks by neuron",
+    "finer blocks of G",
     "Kronecker factors",
     "landscape",
     "table by layer",
