@@ -89,6 +89,8 @@ class ParameterSpace:
         wanted = set(names)
         for name in wanted - set(self.names):
             self._unknown(name)
+        if not wanted:
+            refuse("at least one name must be chosen", "none", self._here())
         chosen = tuple(name for name in self.names if name in wanted)
         return ParameterSpace(chosen, tuple(self.shape_of(name) for name in chosen))
 

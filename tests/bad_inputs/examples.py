@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from .given import INF, NAN, data, inputs, labels, of, spoiled
+from .given import INF, NAN, data, hs, inputs, labels, of, spoiled
 from .row import Row
 
 
@@ -19,6 +20,37 @@ def _dataset() -> TensorDataset:
 
 def _empty_dataset() -> TensorDataset:
     return TensorDataset(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64))
+
+
+def _saturated() -> Any:
+    """An infinite input that a saturated unit hides: the loss is finite, its gradient is not."""
+    return of(_kinked(), batch=(spoiled(inputs(300), INF, 1189), labels(300)))
+
+
+def _kinked() -> nn.Module:
+    """Piecewise linear, so that the layers' own structure gives traces."""
+    return nn.Sequential(nn.Linear(4, 5), nn.Hardtanh(), nn.Linear(5, 3))
+
+
+def _column(operator: Any) -> Any:
+    return operator @ torch.ones(operator.shape[1])
+
+
+_ASKED: dict[str, Callable[[Callable[[], Any]], Any]] = {
+    "gradient": lambda make: make().gradient(),
+    "check": lambda make: hs.check(make()),
+    "product": lambda make: _column(hs.Hessian(make())),
+    "trace": lambda make: hs.trace(make()),
+    "blocks": lambda make: hs.block_norms(make()),
+    "spectra": lambda make: hs.block_spectra(make()),
+    "layers": lambda make: hs.per_layer(make()),
+    "gauss-newton": lambda make: hs.diagonal(hs.GaussNewton(make())),
+    "dense": lambda make: hs.dense_hessian(make()),
+    "picture": lambda make: hs.heat_map(make()),
+    "full": lambda make: hs.approximate_full_eigenpairs(make(), 3),
+    "factors": lambda make: hs.decouple(make(), "0"),
+    "layer": lambda make: _column(hs.layer_hessian(make(), "0")),
+}
 
 
 def _nothing() -> Iterator[Any]:
@@ -135,6 +167,31 @@ ROWS = [
         "must be finite",
         "nan",
         r"\w",
+    ),
+    *(
+        Row(f"saturated-{name}", partial(ask, _saturated), "must be finite", "NaN or infinity", r"\w")
+        for name, ask in _ASKED.items()
+    ),
+    Row(
+        "saturated-jacobian",
+        lambda: _column(hs.Jacobian(of(batch=(spoiled(inputs(), INF, 47), labels())))),
+        "must be finite",
+        "NaN or infinity",
+        "in the data",
+    ),
+    Row(
+        "saturated-few",
+        lambda: hs.decouple(of(batch=(spoiled(inputs(), INF, 47), labels())), "0"),
+        "layer",
+        "not finite on some examples",
+        "block",
+    ),
+    Row(
+        "model-breaks-later",
+        lambda: _used(of(batch=[data(), (inputs(width=3), labels())])),
+        "must run on batch 1",
+        r"\(12, 3\).*RuntimeError",
+        "forward=",
     ),
     Row(
         "inputs-integer",

@@ -30,6 +30,12 @@ def _mean_as_sum(model: nn.Module, batch: Any) -> tuple[Tensor, int]:
     return F.cross_entropy(model(x), y), len(y)
 
 
+def _counts_itself(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+    x, y = batch
+    total = F.cross_entropy(model(x), y, reduction="sum")
+    return total, len(y) + total
+
+
 def _cut_off(model: nn.Module, batch: Any) -> tuple[Tensor, int]:
     x, y = batch
     return F.cross_entropy(model(x), y, reduction="sum").detach(), len(y)
@@ -196,6 +202,15 @@ ROWS = [
         r"\w",
     ),
     Row("class-weight-negative", lambda: _weighted(1.0, -1.0, 1.0), "weight", "-1", r"\w"),
+    Row(
+        "label-weight-negative",
+        lambda: of(
+            loss=nn.MultiLabelSoftMarginLoss(weight=torch.tensor([1.0, -1.0, 1.0])), batch=(inputs(), _halves(1.0))
+        ),
+        "weights of a loss must be finite and not negative",
+        "-1",
+        r"\w",
+    ),
     Row("class-weight-nan", lambda: _weighted(1.0, NAN, 1.0), "weight", "nan", r"\w"),
     Row("class-weight-zero", lambda: _weighted(0.0, 0.0, 0.0), "must count for something", "0", "of weight 0"),
     Row("class-weight-length", lambda: _weighted(1.0, 1.0), "weight.*3", r"2|\(2,\)", r"\w"),
@@ -314,6 +329,13 @@ ROWS = [
         "must count for something|count",
         "0",
         r"\w",
+    ),
+    Row(
+        "loss-count-of-parameters",
+        lambda: of(loss=_counts_itself).gradient(),
+        "count .* must not depend on the parameters",
+        "a graph to them",
+        r"sum / count, 1",
     ),
     Row("loss-count-nan", lambda: _returning(lambda total, count: (total, NAN)), "count", "nan", r"\w"),
     Row("loss-count-infinite", lambda: _returning(lambda total, count: (total, INF)), "count", "inf", r"\w"),

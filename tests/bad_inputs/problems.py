@@ -87,6 +87,7 @@ def _at(**values: Any) -> Any:
 
 
 ROWS = [
+    Row("only-nothing", lambda: problem().only([]), "at least one name must be chosen", "none", r"0\.weight"),
     Row(
         "loss-left-out",
         lambda: hs.Problem.of(network(), data=data()),

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import grad, vmap
+from torch.func import functional_call, grad, vmap
 from torch.utils.checkpoint import checkpoint
 
 import hesscope as hs
@@ -48,6 +48,24 @@ class Cube(torch.autograd.Function):
         return grads[0] * x**2
 
 
+class ConstantSlope(torch.autograd.Function):
+    """tanh, whose slope is taken for a constant: the gradient is right, its derivative is not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = torch.tanh(x)
+        ctx.slope = 1 - out.detach() ** 2
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.slope
+
+
+def slope_forgotten(s: Any, x: Tensor) -> Tensor:
+    return s.b(ConstantSlope.apply(s.a(x)))
+
+
 def cubed(s: Any, x: Tensor) -> Tensor:
     return s.b(Cube.apply(s.a(x)))
 
@@ -79,6 +97,10 @@ def complex_between(s: Any, x: Tensor) -> Tensor:
 
 def gradient_inside(s: Any, x: Tensor) -> Tensor:
     return s.b(vmap(grad(lambda z: (s.a(z).tanh() ** 2).sum()))(x))
+
+
+def mapped(s: Any, x: Tensor) -> Tensor:
+    return s.b(vmap(lambda z: torch.tanh(functional_call(s.a, dict(s.a.named_parameters()), (z,))))(x))
 
 
 def by_batch_size(s: Any, x: Tensor) -> Tensor:
@@ -114,10 +136,11 @@ RIGHT = [
     transposed_again,
     complex_between,
     gradient_inside,
+    mapped,
     by_batch_size,
     recomputed,
 ]
-WRONG_DERIVATIVES = [forgets_a_branch, without_gradients, halved_on_the_way_back]
+WRONG_DERIVATIVES = [slope_forgotten, forgets_a_branch, without_gradients, halved_on_the_way_back]
 
 
 def truth(model: nn.Module) -> Tensor:
@@ -170,6 +193,7 @@ def test_numbers_of_wrong_derivatives_are_refused(run: Callable[[Any, Tensor], T
     torch.manual_seed(0)
     problem = hs.Problem.of(Runs(run).double(), nn.CrossEntropyLoss(), (X, Y))
     asked: list[Callable[[hs.Problem], Any]] = [hs.trace, hs.diagonal, hs.block_norms, hs.dense_hessian, hs.eigenpairs]
+    asked += [hs.per_layer, lambda p: hs.per_layer(p, kronecker=False), hs.block_spectra, hs.heat_map, hs.landscape]
     for ask in asked:
         with pytest.raises(HesscopeError, match="every derivative must be right"):
             ask(problem)

@@ -222,18 +222,39 @@ def _uncopyable() -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("make", [_weight_norm, _patched, _hooked, _uncopyable])
+def _compiled(by: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return by(network())
+
+
+def _scripted() -> nn.Module:
+    return _compiled(torch.jit.script)
+
+
+def _traced() -> nn.Module:
+    return _compiled(lambda model: torch.jit.trace(model, X))
+
+
+@pytest.mark.parametrize("make", [_weight_norm, _patched, _hooked, _uncopyable, _scripted, _traced])
 def test_models_that_are_hard_to_copy(make: Callable[[], nn.Module]) -> None:
     model = make()
     problem = hs.Problem.of(model, "cross_entropy", (X, Y))
-    with torch.random.fork_rng():
-        flat = torch.cat(
-            [g.reshape(-1) for g in torch.autograd.grad(F.cross_entropy(model(X), Y), list(model.parameters()))]
-        )
-    assert torch.allclose(problem.gradient(), flat, atol=1e-12)
+
+    def gradient() -> Tensor:
+        found = torch.autograd.grad(F.cross_entropy(model(X), Y), list(model.parameters()))
+        return torch.cat([g.reshape(-1) for g in found])
+
+    assert torch.allclose(problem.gradient(), gradient(), atol=1e-12)
     assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in model.parameters())
     moved = problem.at({name: 2 * p for name, p in problem.parameters.items()})
-    assert float((moved.gradient() - flat).norm()) > 1e-3
+    here, there = problem.gradient(), moved.gradient()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    assert torch.allclose(there, gradient(), atol=1e-12)
+    assert float((there - here).norm()) > 1e-3
+    assert hs.check(hs.Problem.of(make().float(), "cross_entropy", (X.float(), Y))).passed
 
 
 def test_a_loss_that_ignores_the_model_it_is_given() -> None:

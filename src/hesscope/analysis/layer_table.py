@@ -69,7 +69,8 @@ def measure_layers(
 ) -> LayerTable:
     """The same; `kronecker` may hold errors that are known already, by layer."""
     hessian = Hessian(problem)
-    check = hessian.verified  # first: wrong derivatives are refused before anything is computed
+    hessian.need_right()  # first: what comes from layer structure is proven by these derivatives alone
+    check = hessian.verified
     blocks = parameters_by_layer(problem)
     parts = _kronecker_parts(problem, announce) if kronecker is True else {}
     errors: dict[str, tuple[float, float]] = dict(kronecker) if isinstance(kronecker, Mapping) else {}

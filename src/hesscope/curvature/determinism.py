@@ -55,8 +55,8 @@ def same_value(first: float, second: float) -> bool:
     return math.isclose(first, second, rel_tol=1e-6) or not (math.isfinite(first) or math.isfinite(second))
 
 
-def explain_forward_error(error: Exception, batch: Any) -> InputError:
-    """A model that cannot be run on its first batch, said in terms of the arguments."""
+def explain_forward_error(error: Exception, batch: Any, which: str = "the first batch") -> InputError:
+    """A model that cannot be run on a batch, said in terms of the arguments."""
     shapes = (
         ", ".join(f"{tuple(t.shape)} {str(t.dtype).removeprefix('torch.')}" for t in tensors_of(batch)) or "no tensors"
     )
@@ -65,6 +65,6 @@ def explain_forward_error(error: Exception, batch: Any) -> InputError:
     if isinstance(error, TypeError) and "argument" in str(error):
         hint += " A loss takes (outputs, targets), (model, batch), or nothing."
     return InputError(
-        f"the model and the loss must run on the first batch; got a batch of {shapes} and "
+        f"the model and the loss must run on {which}; got a batch of {shapes} and "
         f"{type(error).__name__}: {error}.{hint} Pass forward=lambda model, batch: (outputs, targets) if the batch has another form."
     )

@@ -160,6 +160,12 @@ class Evaluation(nn.Module):
             )
         if result[0].is_complex():
             refuse("the loss must be real", f"{result[0].dtype}", "Return its real part, or its absolute value.")
+        if isinstance(result[1], Tensor) and result[1].requires_grad:
+            refuse(
+                "the count of loss(model, batch) must not depend on the parameters",
+                "a tensor with a graph to them",
+                "Return (sum / count, 1): the ratio is then what is differentiated; or count.detach().",
+            )
         count = float("nan") if self._traced else as_float(result[1])
         if count is None or not (
             self._traced or 0 < count < float("inf") or (count == 0 and float(result[0].detach()) == 0)

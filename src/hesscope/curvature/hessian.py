@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import FiniteDifferenceHessian, Layout
+from ..operators.finite import need_finite
 from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
@@ -98,7 +99,7 @@ class CurvatureOperator(OfProblem):
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
         with differentiable():
             out = self._sum_products(columns, rows, whole.T)
-        out = self.problem.all_sum(out).mul_(scale)
+        out = need_finite(self.problem.all_sum(out).mul_(scale), f"products of {self!r}")
         if sharded:
             out = out[:, ShardedLayout.here(rows.size).local]
         return out.T

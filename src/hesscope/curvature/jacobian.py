@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from torch import Tensor
 
 from ..errors import refuse
+from ..operators.finite import need_finite
 from .content import content_of
 from .derivative_proof import prove_jacobian
 from .engines.jacobians import JacobianGraphs
@@ -44,11 +45,14 @@ class Jacobian(OfProblem):
 
     def _apply(self, block: Tensor) -> Tensor:
         with self._proven():
-            return self._engine.push(self.problem.space, block.T.contiguous()).T
+            return self._finite(self._engine.push(self.problem.space, block.T.contiguous()))
 
     def _apply_adjoint(self, block: Tensor) -> Tensor:
         with self._proven():
-            return self._engine.pull(self.problem.space, block.T.contiguous()).T
+            return self._finite(self._engine.pull(self.problem.space, block.T.contiguous()))
+
+    def _finite(self, rows: Tensor) -> Tensor:
+        return need_finite(rows, f"products of {self!r}").T
 
     def _proven(self) -> AbstractContextManager[None]:
         if not self.unchecked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,10 +29,22 @@ def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozen
             if id(held) not in memo:
                 memo[id(held)] = _constant(held, floating)
     made = _deepcopy(model, memo)
+    _hold(made, state, selected, {id(tensor) for tensor in memo.values()})
     for module in made.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False  # the same derivatives, in tensors that can be differentiated again
     return made
+
+
+def _hold(made: nn.Module, state: Mapping[str, Tensor], selected: Collection[str], placed: Collection[int]) -> None:
+    """Put in the tensors of `state` where copying did not: TorchScript copies its modules with values of their own."""
+    for name, parameter in made.named_parameters():
+        if id(parameter) not in placed:
+            parameter.data = state[name]
+            parameter.requires_grad_(name in selected)
+    for name, buffer in made.named_buffers():
+        if id(buffer) not in placed:
+            buffer.data = state[name]
 
 
 def with_tensors(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:

@@ -15,8 +15,10 @@ from torch.utils.data import Dataset
 from ..arguments import need_count
 from ..errors import refuse
 from ..operators import LinearOperator
+from ..operators.finite import need_finite
 from ..rng import Rng
 from ..space import ParameterSpace
+from .batch_values import values_of_batches
 from .checkpoint_files import checkpoints_in
 from .cutting import cut_in_batches, refuse_own_batches, refuse_uneven_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, few_of, to_device
@@ -66,8 +68,7 @@ class Problem:
         self.parameters, self._fixed = parameters, fixed
         self.distributed, self._batch_dtype = distributed, batch_dtype
         self.origin = origin or {}  # the user's own parameters by name: what an optimiser holds
-        first = next(iter(parameters.values()))
-        self.device = first.device
+        self.device = next(iter(parameters.values())).device
         self.dtype = common_type(parameters.values())
         self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
         self.verdict: Any = None  # what hs.check found, once it has run
@@ -208,18 +209,7 @@ class Problem:
     @cached_property
     def batch_values(self) -> tuple[tuple[float, float], ...]:
         """(sum, count) of each batch of this process, by one pass without derivatives."""
-        found = []
-        for index, batch in enumerate(self.batches):
-            first = self._first_value if index == 0 else None
-            value, count = self.value_of(batch) if first is None else first
-            if not torch.isfinite(torch.tensor(value)):
-                refuse(
-                    "the loss must be finite",
-                    f"{value} on batch {index}",
-                    "Look at that batch and at the parameters for nan or inf, or lower the learning rate.",
-                )
-            found.append((value, count))
-        return tuple(found)
+        return values_of_batches(self, self._first_value)
 
     def confirm(self, index: int, value: float, count: int = 1) -> None:
         """Refuse a loss of `count` batches from `index` on that is not the one recorded: it is not a fixed function."""
@@ -271,7 +261,7 @@ class Problem:
             used |= {name for name, g in zip(names, gradients, strict=True) if g is not None}
             flat += self.space.pack(gradients, flat)
         self._unused = tuple(name for name in names if name not in used)
-        return self.all_sum(flat).mul_(self.scale)
+        return need_finite(self.all_sum(flat).mul_(self.scale), "the gradient")
 
     @differentiable()
     def batch_gradient(

@@ -12,6 +12,7 @@ from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..layers import LayerFacts
+from ..operators.finite import need_finite
 from ..results.kronecker import FullApproximation
 from .chunks import ChunkedData
 from .columns import unit_weights
@@ -45,6 +46,7 @@ def approximate_full_eigenpairs(
     extended = [_extended(problem, layer, mean) for layer, mean in zip(layers, means, strict=True)]
     norms = torch.stack([torch.linalg.vector_norm(e) for e in extended])
     per_output = torch.cat([norm.expand(layer.outputs) for norm, layer in zip(norms, layers, strict=True)])
+    need_finite(hessian * per_output, "the factors of a layer")
     if form == "principled":
         values, q = torch.linalg.eigh(per_output[:, None] * hessian * per_output)
         values, coefficients = values.flip(0)[:k], q.flip(1)[:, :k] / per_output[:, None].clamp_min(1e-300)

@@ -14,6 +14,7 @@ from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
 from ..curvature.of_problem import OfProblem
 from ..layers import facts_of
+from ..operators.finite import need_finite
 from .chunks import ChunkedData
 from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature
@@ -147,4 +148,5 @@ class LayerHessian(OfProblem):
         total = torch.zeros_like(v)
         for part in self._blocks():
             total += part.products(v)
-        return self.problem.all_sum(total).mul_(self.problem.scale).flatten(1).T
+        total = self.problem.all_sum(total).mul_(self.problem.scale)
+        return need_finite(total, f"products of {self!r}").flatten(1).T

@@ -14,6 +14,7 @@ from ..curvature import Hessian, Problem
 from ..curvature.gradient_mode import differentiable
 from ..linalg.checkpoint import Arrays, kept_in
 from ..linalg.steps import Steps
+from ..operators.finite import need_finite
 from ..rng import Rng
 from .chunks import ChunkedData
 from .columns import unit_weights
@@ -161,6 +162,8 @@ class _Sums:
             for part in (expanded, inputs, self.mean, weight, gap, *several):
                 part.copy_(problem.all_sum(part.to(problem.device)))
         errors = [float(torch.linalg.matrix_norm(t)) * problem.scale for t in (gap, reduced_gap)]
+        for part in (expanded, reduced, inputs, mean_inputs):
+            need_finite(part, "the factors of a layer")
         same = len(self.by_position) == 1 and not problem.distributed
         return Moments(
             expanded * problem.scale,

@@ -160,6 +160,8 @@ class _Seeing(TorchFunctionMode):
         seen = CapturedLayer(kind, weight, bias, roles, out, roles.x._version)
         if self._wanted is not None and seen.name not in self._wanted:
             return out
+        if torch._C._functorch.is_functorch_wrapped_tensor(out):
+            return out  # inside vmap, grad or jvp: what is seen there is none of the tensors outside
         z = out if out.requires_grad else out.detach().requires_grad_()
         seen.z = z
         self.layers.append(seen)

@@ -96,17 +96,19 @@ def _find(problem: Problem) -> ProblemFacts:
         mixed = _mixed_types(problem, batch)
     except RuntimeError as error:
         return _refused(once, reasons, f"its derivatives cannot be computed ({error})")
-    why = "it runs in another type than its parameters (autocast)"
+    why = "it runs in another type than its parameters or than other layers (autocast, a model of several types)"
     found = {n: replace(layer, exact=False, reason=why) if n in mixed else layer for n, layer in found.items()}
     columns = whole.terms.columns() if isinstance(whole.terms, OutputLoss) else 0
     return ProblemFacts(found, reasons, columns, _rows_are_examples(probe, batch, whole, examples))
 
 
 def _mixed_types(problem: Problem, batch: Any) -> set[str]:
-    """Layers that autocast inside the model runs in another type; the proofs, in float64, do not see it."""
+    """Layers that autocast inside the model runs in another type, and all of a model whose parameters have several
+    types; the proofs, in float64, do not see either."""
     run = capture(problem, batch)
-    parameters = ((layer, t) for layer in run.layers for t in (layer.roles.weight, layer.roles.bias) if t is not None)
-    return {layer.name for layer, t in parameters if layer.z.dtype != t.dtype}
+    own = [(layer, t) for layer in run.layers for t in (layer.roles.weight, layer.roles.bias) if t is not None]
+    several = len({t.dtype for _, t in own}) > 1
+    return {layer.name for layer, t in own if several or layer.z.dtype != t.dtype}
 
 
 def _rows_are_examples(probe: Problem, batch: Any, whole: Capture, examples: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import torch
@@ -44,11 +45,14 @@ class Proof:
         self.part_generic = self._generic(part) if self.same_layers else []
         # What is smaller than rounding of these is zero.
         sizes = [whole.output()[0], *self.plain.values(), *self.first.values(), *self.slopes]
-        self.scale = max(float(t.detach().abs().max()) for t in sizes if t.numel())
+        largest = [float(t.detach().abs().max()) for t in sizes if t.numel()]
+        self.scale, self.finite = max(largest), all(isfinite(size) for size in largest)
 
     def facts(self, layer: CapturedLayer) -> LayerFacts:
         """What holds of one layer, or why it may not be used."""
         none = described(layer)
+        if not self.finite:
+            return replace(none, reason="its values and derivatives are not finite on some examples")
         if not self.same_layers:
             return replace(none, reason="which layers run depends on the number of examples")
         i = self.index[id(layer)]

@@ -7,7 +7,11 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+import torch
+
 from ..operators import Matrix, as_operator
+from ..operators.finite import need_finite
+from ..results.spectra import Estimate
 from .product_errors import with_product_error
 
 _Algorithm = TypeVar("_Algorithm", bound=Callable[..., Any])
@@ -20,6 +24,8 @@ def with_check(algorithm: _Algorithm) -> _Algorithm:
     def run(op: Matrix, *args: Any, **kwargs: Any) -> Any:
         op = as_operator(op)
         found = algorithm(op, *args, **kwargs)
+        if isinstance(found, Estimate):
+            need_finite(torch.as_tensor(found.value), f"what is measured of {op!r}")
         return replace(with_product_error(found, op, args, kwargs), check=op.verified)
 
     return cast(_Algorithm, run)

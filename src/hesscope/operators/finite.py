@@ -5,7 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..errors import refuse
+
 
 def all_finite(values: Tensor) -> bool:
     """Infinities and NaN survive a sum; only where the sum itself overflows must the entries be looked at."""
     return bool(torch.isfinite(values.sum())) or bool(torch.isfinite(values).all())
+
+
+def need_finite(values: Tensor, what: str) -> Tensor:
+    """The values themselves; a loss may be finite where its derivatives are not, as a saturated unit of an infinite input."""
+    if not all_finite(values):
+        refuse(
+            f"{what} must be finite", "NaN or infinity", "Look for them in the data, and for roots and norms of zero."
+        )
+    return values

@@ -13,6 +13,7 @@ from ..measure import Array, AtomicMeasure
 from ..operators import LinearOperator
 from ..operators.content import digest
 from ..operators.derived import Derived
+from ..operators.finite import need_finite
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
@@ -96,7 +97,8 @@ class Restricted(Derived):
 
 
 def _eigenvalues(matrix: Tensor) -> Array:
-    values: Array = torch.linalg.eigvalsh((matrix.double() + matrix.double().T) / 2).cpu().numpy()
+    exact = need_finite(matrix.double(), "a block of the matrix")
+    values: Array = torch.linalg.eigvalsh((exact + exact.T) / 2).cpu().numpy()
     return values
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from ..operators.finite import need_finite
 from .activations import Activations, NeuronRows
 from .columns import column_tiles
 from .gram import nonzero_entries
@@ -75,7 +76,9 @@ class Stream:
     def __iter__(self) -> Iterator[Tile]:
         yield from self.other_tiles()
         if self.layers:
-            yield from self.layer_tiles(self.activations)
+            for tile in self.layer_tiles(self.activations):
+                need_finite(tile.values, "the matrix")
+                yield tile
 
     def other_tiles(self, skip: int = 0) -> Iterator[Tile]:
         """The rows of everything that is not a structured layer, by products, but for the first `skip` tiles."""

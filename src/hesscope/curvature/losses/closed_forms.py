@@ -32,6 +32,8 @@ _TYPES = (nn.CrossEntropyLoss, nn.MSELoss, nn.HuberLoss, nn.SmoothL1Loss, nn.BCE
 def closed_form_of(loss: Any) -> ClosedForm | None:
     """The closed form of a loss that is exactly one of torch's; None for subclasses, hooks and patched forwards."""
     kind = type(loss)
+    if kind.__module__ == nn.CrossEntropyLoss.__module__ and isinstance(getattr(loss, "weight", None), Tensor):
+        _check_weights("weights of a loss", loss.weight)
     if kind not in _TYPES or "forward" in vars(loss) or loss._forward_hooks or loss._forward_pre_hooks:
         return None
     if kind is nn.CrossEntropyLoss:
