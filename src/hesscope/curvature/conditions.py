@@ -11,6 +11,7 @@ import torch
 import torch.utils.checkpoint as checkpointing
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils import parametrize
 
 from .attention import ClosedFormAttention
 from .gradient_mode import differentiable
@@ -29,6 +30,7 @@ def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -
         stack = ExitStack()
         stack.enter_context(differentiable())
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(_parametrized_anew())
         stack.enter_context(plain_operations(model, traced))
         stack.enter_context(plain_recurrent_kernels(model))
         if attends:
@@ -41,6 +43,17 @@ def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -
 
     with modes(), _recomputed_under(modes):
         yield
+
+
+@contextmanager
+def _parametrized_anew() -> Iterator[None]:
+    """Inside `torch.nn.utils.parametrize.cached()` weights would stay those of the parameters that came first."""
+    enabled, cache = parametrize._cache_enabled, parametrize._cache
+    parametrize._cache_enabled, parametrize._cache = 0, {}
+    try:
+        yield
+    finally:
+        parametrize._cache_enabled, parametrize._cache = enabled, cache
 
 
 class _Again:

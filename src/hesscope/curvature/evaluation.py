@@ -24,6 +24,7 @@ from .losses.functions import is_sum_and_count, loss_of_function
 from .losses.parsing import SeparableLoss
 from .model_config import settle_configs
 from .model_copy import private_copy, with_tensors
+from .module_attributes import attributes_kept
 from .own_loss import OwnLoss
 from .random_state import random_state_kept
 
@@ -112,6 +113,7 @@ class Evaluation(nn.Module):
             EVALUATION_LOCK,
             random_state_kept(self.draws_randomly) as random_state,
             running(self.model, traced, self._wide, self.attends and not traced),
+            attributes_kept(self.model),
         ):
             if random_state is not None:
                 # Never the same draws twice: what they do to the loss must show as a difference between two calls.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from .data import examples_in, first_examples, map_tensors, tensors_of
 from .determinism import explain_forward_error, same_value
 from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss, refuse_freed_graph
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
+from .module_attributes import computed_before
 from .random_state import random_state_kept
 
 if TYPE_CHECKING:
@@ -25,14 +27,17 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
     batch = next(iter(problem.batches), None)
     if batch is None and problem.distributed:
         return None  # an empty share
-    theirs = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    derived = computed_before(model, problem.model)
+    theirs = {**dict(model.named_parameters()), **dict(model.named_buffers()), **derived}
     with EVALUATION_LOCK, reentrant_checkpoints_refused(), random_state_kept() as random_state:
         evaluation = problem._evaluation
         first, run = _watched(problem, evaluation, theirs, batch)
         if run.read:
             # Something holds on to the user's own model (a closure, a patched forward): swap parameters in there.
             evaluation = Evaluation(model, evaluation.loss, evaluation.split, evaluation.state, evaluation.freeze)
+            _refuse_computed_before(run, derived)
             first, run = _watched(problem, evaluation, theirs, batch)
+            _refuse_computed_before(run, derived)
             _refuse_captured(run)
         run.refuse_other_functions(dict(model.named_parameters()))
         _restore_written(evaluation, run, theirs)
@@ -113,6 +118,16 @@ def _watched(
             return _value(problem, evaluation, batch), run  # only the watching failed
         except Exception:
             raise explain_forward_error(error, batch) from error
+
+
+def _refuse_computed_before(run: FirstRun, derived: Collection[str]) -> None:
+    read = sorted(name.rpartition(" ")[0] for name in run.read if name in derived)
+    if read:
+        refuse(
+            "a model must compute what it uses from its parameters in every pass",
+            f"{read[0]!r}, which was computed from them before and kept",
+            "Compute it in forward; or clear what the model has cached (set it to None) before you make the problem.",
+        )
 
 
 def _refuse_captured(run: FirstRun) -> None:

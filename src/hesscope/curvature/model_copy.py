@@ -25,7 +25,7 @@ def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozen
         memo[id(buffer)] = state[name]
     floating = {t.dtype for t in state.values() if t.is_floating_point()}
     for module in model.modules():
-        for held in _tensors(vars(module)):
+        for held in tensors_in(vars(module)):
             if id(held) not in memo:
                 memo[id(held)] = _constant(held, floating)
     made = _deepcopy(model, memo)
@@ -88,12 +88,13 @@ def _copies(value: Any, memo: dict[int, Any]) -> bool:
     return True
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor of an attribute, also in plain containers."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif isinstance(value, list | tuple | set):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)

@@ -68,6 +68,8 @@ class LinearizedGradient:
         """Whether two products in a row are those of double backward, up to rounding: padding rows, ignored targets and
         constants that change in place are where forward mode goes another way."""
         problem = self.problem
+        for index, batch in enumerate(problem.batches):
+            problem.confirm(index, problem.value_of(batch)[0])  # the trace is of what the model did when it was made
         v = random_direction(problem, Rng(0).child("linearize"))
         truth = hessian_product(problem, problem.batches, problem.parameters, v)
         found = self._traced_products(problem.space, problem.space, torch.stack([v, v]))
