@@ -75,3 +75,30 @@ def test_linear_maps_are_substituted_in_this_block_only() -> None:
     with pytest.raises(RuntimeError, match="shape"), maps:
         F.linear(x, torch.randn(4, 2))
     assert torch.equal(F.linear(x, weight), x @ weight.T)
+
+
+class OneSeesAll(nn.Module):
+    """Examples are apart, but for those whose first input is large: they are given the mean of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.out = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.layer(x)
+        found: Tensor = self.out(torch.tanh(hidden + (x[:, :1] > 9) * hidden.mean(0)))
+        return found
+
+
+def test_one_example_in_hundreds_that_sees_the_others() -> None:
+    torch.manual_seed(0)
+    model, x, y = OneSeesAll().double(), torch.randn(300, 3).double(), torch.randint(0, 2, (300,))
+    assert len(facts_of(hs.Problem.of(model, "cross_entropy", (x, y))).exact) == 2
+    x[201, 0] = 10.0
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    assert not facts_of(problem).exact
+    weights = list(model.parameters())
+    first = torch.autograd.grad(F.cross_entropy(model(x), y), weights, create_graph=True)
+    rows = [torch.autograd.grad(g, weights, retain_graph=True) for t in first for g in t.reshape(-1)]
+    truth = torch.stack([torch.cat([t.reshape(-1) for t in row]) for row in rows])
+    assert torch.allclose(hs.dense_hessian(problem), truth, atol=1e-10)

@@ -74,6 +74,28 @@ def are_independent(evaluate: Evaluate, groups: Sequence[Any], rng: Rng) -> bool
     return tested
 
 
+def halves_add_up(evaluate: Evaluate, batches: Iterable[Any]) -> bool:
+    """Whether every batch gives the outputs and the loss of its even and its odd examples apart: a few examples do not
+    show what a rare one does to the others, or they to it. Two passes over the data without derivatives."""
+    for batch in batches:
+        size = examples_in(batch) or 0
+        if size < 2:
+            continue
+        order = torch.cat([torch.arange(0, size, 2), torch.arange(1, size, 2)])
+        middle = (size + 1) // 2
+        try:
+            whole, parts = _Sum(evaluate(take(batch, order))), []
+            for places in (order[:middle], order[middle:]):
+                parts.append(_Sum(evaluate(take(batch, places))))
+                if not parts[-1].follows(whole):
+                    return False
+        except Exception:
+            return False
+        if not _adds_up(whole, parts):
+            return False
+    return True
+
+
 class _Sum:
     """What one evaluation gives: the sum over its examples, their count and, where they come apart, the outputs."""
 
@@ -81,6 +103,15 @@ class _Sum:
         self.value, self.count = value_of(terms), terms.count
         self.outputs = None if isinstance(terms, ScalarLoss) else terms.f.detach()
         self.dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
+
+    def follows(self, whole: _Sum) -> bool:
+        """Whether these outputs are the next of the whole's; both then let go of them, as they may be large."""
+        if whole.outputs is None or self.outputs is None:
+            return True
+        rows = len(self.outputs)
+        same = same_numbers(self.outputs, whole.outputs[:rows])
+        self.outputs, whole.outputs = self.outputs[:0], whole.outputs[rows:]
+        return same
 
 
 def _uneven(size: int) -> list[tuple[int, int]]:

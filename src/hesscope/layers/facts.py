@@ -14,8 +14,10 @@ import torch
 
 from ..curvature.data import examples_in, map_tensors
 from ..curvature.gradient_mode import differentiable
+from ..curvature.independence import halves_add_up
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
+from ..curvature.processes import any_process
 from ..errors import refuse
 from .capturing import Capture, CapturedLayer, capture, every_parameter
 from .layer import LayerFacts, described
@@ -96,10 +98,18 @@ def _find(problem: Problem) -> ProblemFacts:
         mixed = _mixed_types(problem, batch)
     except RuntimeError as error:
         return _refused(once, reasons, f"its derivatives cannot be computed ({error})")
+    if any(layer.exact for layer in found.values()) and not (alone or _apart_everywhere(problem)):
+        return _refused(once, reasons, "examples of a batch influence each other")
     why = "it runs in another type than its parameters or than other layers (autocast, a model of several types)"
     found = {n: replace(layer, exact=False, reason=why) if n in mixed else layer for n, layer in found.items()}
     columns = whole.terms.columns() if isinstance(whole.terms, OutputLoss) else 0
     return ProblemFacts(found, reasons, columns, _rows_are_examples(probe, batch, whole, examples))
+
+
+def _apart_everywhere(problem: Problem) -> bool:
+    """Whether examples do not see each other in any batch, of any process."""
+    mixed = not halves_add_up(lambda batch: problem.evaluate(batch, problem.parameters), problem.batches)
+    return not (any_process(mixed, problem.device) if problem.distributed else mixed)
 
 
 def _mixed_types(problem: Problem, batch: Any) -> set[str]:
