@@ -100,6 +100,15 @@ def test_independent_examples_are_cut_and_joined() -> None:
     assert cut.loss_value() == pytest.approx(float(F.cross_entropy(model(x), y).detach()), rel=1e-12)
 
 
+def test_batches_without_examples_are_left_out() -> None:
+    torch.manual_seed(0)
+    model, x, y = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.randn(9, 3), torch.arange(9) % 2
+    plain = hs.Problem.of(model, "cross_entropy", (x, y))
+    gaps = hs.Problem.of(model, "cross_entropy", [(x[:0], y[:0]), (x[:5], y[:5]), (x[:0], y[:0]), (x[5:], y[5:])])
+    assert np.allclose(hs.per_layer(gaps).trace, hs.per_layer(plain).trace, rtol=1e-5)
+    assert hs.trace(gaps).value == pytest.approx(hs.trace(plain).value, rel=1e-5)
+
+
 def test_the_probe_is_scattered_over_all_data_in_float64() -> None:
     model = network().float()
     x, y = draw(400, 3).float(), torch.arange(400) % 2

@@ -48,7 +48,8 @@ class Batches:
 
 
 def _undrawn(source: Iterable[Any]) -> Iterator[Any]:
-    """The batches of a source; loaders draw seeds from the global random state, which is left as it was."""
+    """The batches of a source that hold examples; loaders draw seeds from the global random state, which is left as it
+    was."""
     with random_state_kept():
         batches = iter(source)
     while True:
@@ -57,7 +58,8 @@ def _undrawn(source: Iterable[Any]) -> Iterator[Any]:
                 batch = next(batches)
             except StopIteration:
                 return
-        yield batch
+        if examples_in(batch) != 0:
+            yield batch
 
 
 def as_batches(data: Any, batch_size: int, freeze: bool, cache_bytes: float, may_be_empty: bool = False) -> Batches:
