@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .model_copy import tensors_in
 
 _OWN = frozenset(vars(nn.Module()))  # parameters, buffers, hooks and modes, which have their own ways
+_CONTAINERS = (list, dict, set)
 
 
 @contextmanager
@@ -20,14 +21,12 @@ def attributes_kept(model: nn.Module) -> Iterator[None]:
     A model that keeps a derived weight or a count is a fixed function only where every pass begins alike, and its
     derivative is that of the loss only where nothing was computed from other parameters before.
     """
-    kept = [
-        (module, [(name, value, _copy(value)) for name, value in _attributes(module)]) for module in model.modules()
-    ]
+    kept = [(vars(module), vars(module).copy(), _contents(vars(module))) for module in model.modules()]
     try:
         yield
     finally:
-        for module, attributes in kept:
-            _restore(vars(module), attributes)
+        for present, before, contents in kept:
+            _restore(present, before, contents)
 
 
 def computed_before(model: nn.Module, copy: nn.Module) -> dict[str, Tensor]:
@@ -48,21 +47,21 @@ def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in vars(module).items() if name not in _OWN]
 
 
-def _copy(value: Any) -> Any:
-    """A copy of a plain container, whose contents may change in place; None for anything else."""
-    return value.copy() if type(value) in (list, dict, set) else None
+def _contents(attributes: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """Plain containers, which may change in place, each with a copy."""
+    return [(v, v.copy()) for name, v in attributes.items() if type(v) in _CONTAINERS and name not in _OWN]
 
 
-def _restore(present: dict[str, Any], attributes: list[tuple[str, Any, Any]]) -> None:
-    names = {name for name, _, _ in attributes} | _OWN
-    for name in [name for name in present if name not in names]:
+def _restore(present: dict[str, Any], before: dict[str, Any], contents: list[tuple[Any, Any]]) -> None:
+    for name in [name for name in present if name not in before and name not in _OWN]:
         del present[name]
-    for name, value, contents in attributes:
-        if name not in present or present[name] is not value:
+    for name, value in before.items():
+        if present.get(name, _OWN) is not value and name not in _OWN:
             present[name] = value
-        if contents is not None and not _same(value, contents):
+    for value, copy in contents:
+        if not _same(value, copy):
             value.clear()
-            value.extend(contents) if isinstance(value, list) else value.update(contents)
+            value.extend(copy) if isinstance(value, list) else value.update(copy)
 
 
 def _same(value: Any, contents: Any) -> bool:
