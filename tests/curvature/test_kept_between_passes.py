@@ -121,6 +121,44 @@ def test_what_was_computed_from_the_parameters_before_is_refused(make: Callable[
         hs.Problem.of(make(), "cross_entropy", (X, Y))
 
 
+ELSEWHERE: dict[Any, Tensor] = {}
+
+
+def keeps_elsewhere(s: Any, x: Tensor) -> Tensor:
+    if s not in ELSEWHERE:
+        ELSEWHERE[s] = 2 * s.a.weight
+    return s.b(torch.tanh(F.linear(x, ELSEWHERE[s], s.a.bias)))
+
+
+def test_what_is_kept_outside_of_the_model_is_refused() -> None:
+    with pytest.raises(InputError, match=r"in every pass; got 'a\.weight', which the first pass used"):
+        hs.Problem.of(Keeping(keeps_elsewhere), "cross_entropy", (X, Y))
+
+
+def branches(s: Any, x: Tensor) -> Tensor:
+    return s.b(torch.tanh(s.a(x))) if len(x) > 2 else s.b(torch.tanh(x))
+
+
+def test_parts_that_a_few_examples_do_not_use_are_no_harm() -> None:
+    problem = hs.Problem.of(Keeping(branches), "cross_entropy", (X, Y))
+    assert torch.allclose(hs.Hessian(problem, unchecked=True).dense(), truth(Keeping(branches)), atol=1e-10)
+
+
+def makes_a_buffer(s: Any, x: Tensor) -> Tensor:
+    if not hasattr(s, "size"):
+        s.register_buffer("size", x.detach().abs().mean())
+    return s.b(torch.tanh(s.a(x / s.size)))
+
+
+def test_models_that_are_not_finished_are_refused() -> None:
+    model = Keeping(makes_a_buffer)
+    with pytest.raises(InputError, match="got 'size', which its forward pass makes"):
+        hs.Problem.of(model, "cross_entropy", (X, Y))
+    model(X)
+    problem = hs.Problem.of(model, "cross_entropy", (X, Y))
+    assert torch.allclose(hs.dense_hessian(problem), truth(model), atol=1e-10)
+
+
 def test_what_was_computed_before_and_is_not_used_is_no_harm() -> None:
     model = Keeping(lambda s, x: s.b(torch.tanh(s.a(x))))
     model.kept = [model.a.weight * 2]

@@ -39,6 +39,7 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
             first, run = _watched(problem, evaluation, theirs, batch)
             _refuse_computed_before(run, derived)
             _refuse_captured(run)
+        _refuse_unfinished(evaluation)
         run.refuse_other_functions(dict(model.named_parameters()))
         _restore_written(evaluation, run, theirs)
         evaluation.recomputes, evaluation.attends = run.recomputed, run.attends
@@ -49,6 +50,7 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         first = _in_its_own_digits(problem, evaluation, first)
         if coarse or not _few_repeat(problem, evaluation, batch):
             first = _repeated(problem, evaluation, first)
+        _refuse_kept_elsewhere(problem, evaluation, run, theirs, batch)
         assert random_state is not None
         evaluation.draws_randomly = random_state.moved()
         _look_at_graph(problem, evaluation, batch, theirs)
@@ -127,6 +129,37 @@ def _refuse_computed_before(run: FirstRun, derived: Collection[str]) -> None:
             "a model must compute what it uses from its parameters in every pass",
             f"{read[0]!r}, which was computed from them before and kept",
             "Compute it in forward; or clear what the model has cached (set it to None) before you make the problem.",
+        )
+
+
+def _refuse_kept_elsewhere(
+    problem: Problem, evaluation: Evaluation, first: FirstRun, theirs: dict[str, Tensor], batch: Any
+) -> None:
+    """Parameters that the first pass used and a later one does not: what it made of them is kept outside of the model."""
+    unused = [name for name in problem.space.names if name in first.used]
+    for part in (first_examples(batch, 2), batch):  # a few examples may leave out a part that others use
+        if unused:
+            try:
+                _, run = _watched(problem, evaluation, theirs, part)
+            except HesscopeError:
+                continue  # too few examples to run
+            unused = [name for name in unused if name not in run.used]
+    if unused:
+        refuse(
+            "a model must compute what it uses from its parameters in every pass",
+            f"{unused[0]!r}, which the first pass used and the second did not",
+            "Compute it in forward: what is kept outside of the model (lru_cache, a global) is that of other parameters.",
+        )
+
+
+def _refuse_unfinished(evaluation: Evaluation) -> None:
+    named = (*evaluation.model.named_parameters(), *evaluation.model.named_buffers())
+    new = [name for name, _ in named if name not in evaluation.state]
+    if new:
+        refuse(
+            "the model must have all its tensors before a problem is made of it",
+            f"{new[0]!r}, which its forward pass makes",
+            "Run one batch through it first.",
         )
 
 

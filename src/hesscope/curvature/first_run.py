@@ -39,12 +39,14 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._foreign, self._own = foreign, own
         self.read: set[str] = set()
+        self.used: set[str] = set()
         self.written: set[str] = set()
         self.scaled_by_frequency = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.read |= self._among(self._foreign, tree_iter((args, kwargs)))
+        self.used |= self._among(self._own, tree_iter((args, kwargs)))
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self.written |= self._among(self._own, tree_iter(value))
@@ -95,6 +97,11 @@ class FirstRun:
     @property
     def read(self) -> set[str]:
         return self._operations.read
+
+    @property
+    def used(self) -> set[str]:
+        """Own tensors that took part."""
+        return self._operations.used
 
     @property
     def recomputed(self) -> bool:
