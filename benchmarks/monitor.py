@@ -205,7 +205,7 @@ if __name__ == "__main__":
     chosen = [name for name in RUNS if not words or any(name.startswith(word) for word in words)]
     if "budget" in sys.argv[1:]:
         for chosen_name in chosen:
-            print(spent(chosen_name, 60.0, "5%"), flush=True)
+            print(spent(chosen_name, 40.0, "5%"), flush=True)
     else:
         for cadence in (10, 50):
             for chosen_name in chosen:

@@ -149,7 +149,9 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     points = outcome.data["points"]
     about = {key: [p for p in points if key != "landscape" or p["optimizer"] in ADAPTIVE] for key in PREDICTIONS}
     about = {key: shown for key, shown in about.items() if any(_known(p, key) for p in shown)}
-    figure, axes = new_figure(1, len(about), width=3.0, height=3.2, squeeze=False)
+    every = [(p["ratio"], p[key] / p["measured"]) for key, shown in about.items() for p in shown if _known(p, key)]
+    across, up = zip(*every, strict=True)
+    figure, axes = new_figure(1, len(about), width=2.7, height=3.4, squeeze=False, sharex=True, sharey=True)
     for place, (key, shown) in zip(axes[0], about.items(), strict=True):
         for optimizer, ink in zip(dict.fromkeys(p["optimizer"] for p in points), INKS, strict=False):
             chosen = [p for p in shown if p["optimizer"] == optimizer and _known(p, key)]
@@ -157,14 +159,21 @@ def figures(outcome: Outcome) -> dict[str, Any]:
             place.plot([p["ratio"] for p in chosen], ratios, "o", color=ink, ms=4, alpha=0.7, label=optimizer)
         place.axhspan(1 / WITHIN, WITHIN, color=THEORY, alpha=0.12, lw=0)
         place.axhline(1.0, color=THEORY, ls="--", lw=1)
-        kept = [p for p in shown if _known(p, key)]
-        place.set(xscale="log", yscale="log", xlabel="lr · λ / edge at the checkpoint", title=_short(key))
-        place.text(0.03, 0.03, f"{_within(shown, key)} of {len(shown)} within {WITHIN:g}", transform=place.transAxes)
-        values = [p[key] / p["measured"] for p in kept] or [1.0]
-        place.set_ylim(min(0.2, 0.8 * min(values)), max(5.0, 1.25 * max(values)))
+        place.set(xscale="log", yscale="log", title=_short(key))
+        place.set(
+            xlim=(min(0.1, min(across)) / 2, 2 * max(across)), ylim=(min(0.2, min(up)) / 1.3, 1.3 * max(5.0, *up))
+        )
+        place.text(
+            0.97, 0.95, f"{_within(shown, key)} of {len(shown)}\nwithin {WITHIN:g}", va="top", ha="right", **_in(place)
+        )
+    figure.supxlabel("lr · λ / edge at the checkpoint", fontsize=10)
     axes[0][0].set_ylabel("predicted / measured onset")
-    axes[0][0].legend(fontsize=8)
+    axes[0][-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.8))
     return {"onset": figure}
+
+
+def _in(place: Any) -> dict[str, Any]:
+    return {"transform": place.transAxes, "fontsize": 9}
 
 
 def _short(key: str) -> str:
