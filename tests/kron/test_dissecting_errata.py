@@ -50,3 +50,11 @@ def test_printed_matricisation_would_mix_rows() -> None:
     right = torch.tensor([[h[i * n + j] for j in range(n)] for i in range(m)])
     assert torch.equal(right, torch.outer(u, v))
     assert not torch.equal(printed, right)
+
+
+def test_row_sums_of_gaussian_weights_do_not_vanish() -> None:
+    """Lemma B.1 has them tend to 0; a sum of n entries of variance 1/n has variance 1 at every n (within 4 standard errors)."""
+    generator = torch.Generator().manual_seed(0)
+    for n in (16, 1024):
+        sums = (torch.randn(2000, n, generator=generator, dtype=torch.float64) / n**0.5).sum(1)
+        assert abs(float(sums.var()) - 1) <= 4 * (2 / 2000) ** 0.5

@@ -1,0 +1,85 @@
+"""Figures 16 to 18: eigenvectors of VGG11's convolutions belong to the first eigenvector of E[x xᵀ]; the trained ResNet-20 too."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...curvature import Problem
+from ...errors import refuse
+from ...kron import correspondence, decouple_layers, matricize
+from ...linalg import eigenpairs
+from ...plots import kron as plots
+from ...results.claims import Experiment, Outcome
+from ...results.declared import judge, more
+from ...zoo.data import data_dir, load
+from ...zoo.models import load_cifar_resnet
+from ._trained import NETWORKS, Setting, trained
+
+CLAIMS = tuple(
+    more(f"layer-{place}", f"Wu et al., Figure {15 + place}", f"Layer {place} of the list (paper: conv{place} of VGG11): the top c - 1 eigenvectors "
+         "belong to the first eigenvector of E[x xᵀ] (mean correspondence)", 0.5, "“a strong correlation with the first eigenvector”: most of "
+         "each of them")
+    for place in (1, 2, 3)
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config(Setting):
+    """`network` may also be "resnet20" or "resnet32": trained weights with batch-norm, from the data folder."""
+
+    network: str = "vgg11"
+    layers: tuple[str, ...] = ("conv1", "conv2", "conv3")
+    k: int = 40
+    shown: int = 30
+
+
+def run(config: Config) -> Outcome:
+    """Correspondence matrices of the exact layer Hessian with E[x xᵀ]."""
+    problem, space = _problem(config)
+    data: dict[str, Any] = {}
+    for name, d in decouple_layers(problem, config.layers).items():
+        shape = (len(d.output_hessian), len(d.input_autocorrelation))
+        vectors = eigenpairs(d.exact, k=min(config.k, d.exact.shape[0])).vectors.cpu().double()
+        basis = torch.linalg.eigh(d.input_autocorrelation)[1].flip(1)[:, : config.shown]
+        data[name] = correspondence(matricize(vectors, shape), basis, side="inputs").numpy()
+    measured = {f"layer-{i}": float(np.mean(found[0, :space])) for i, found in enumerate(data.values(), start=1)}
+    return Outcome("wu2022.fig16", asdict(config), data, judge(CLAIMS, measured))
+
+
+def _problem(config: Config) -> tuple[Problem, int]:
+    if config.network in NETWORKS:
+        models = trained(config)
+        return models.problem(), models.examples.classes - 1
+    folder = data_dir(config.data_dir)
+    if config.network not in ("resnet20", "resnet32") or folder is None:
+        refuse(
+            "network must be one that is trained here, or resnet20 or resnet32 with a data folder",
+            f"{config.network!r}" + (" without one" if folder is None else ""),
+            f"Trained here: {', '.join(NETWORKS)}. Else name the folder with --data-dir or $HESSCOPE_DATA.",
+        )
+    found = load("cifar10", folder=folder, count=config.examples)
+    model = load_cifar_resnet(folder, int(config.network.removeprefix("resnet")))
+    return Problem.of(model, "cross_entropy", (found.x, found.y), batch_size=64), found.classes - 1
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """One heat map per layer."""
+    return {"inputs": plots.correspondences({f"{name}, with E[xxᵀ]": found for name, found in outcome.data.items()}, 3)}
+
+
+EXPERIMENT = Experiment(
+    name="wu2022.fig16",
+    title="Eigenvector correspondence matrices of VGG11",
+    source="Wu et al., Figures 16 to 18",
+    quick=Config(examples=96, width=6, epochs=4, rate=0.02, k=16, shown=12),
+    default=Config(data="cifar10", examples=1000, width=16, epochs=15, rate=0.05),
+    paper=Config(data="cifar10", width=64, epochs=1000, rate=0.01, k=80, shown=60),
+    run=run,
+    claims=CLAIMS,
+    figures=figures,
+    chosen="width 64 in every layer, where the captions have 64, 128 and 256; 10,000 of the 50,000 images are at hand.",
+)

@@ -1,0 +1,136 @@
+"""Figures 9, 10 and 23 to 28: where the overlap does not peak at m, and why: early peaks, and LeNet5 with batch-norm."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...kron import correspondence, decouple, matricize, model_overlap
+from ...linalg import eigenpairs
+from ...plots import kron as plots
+from ...results.claims import Experiment, Outcome
+from ...results.declared import Measured, judge, less, more
+from ._spectra import closeness
+from ._trained import Setting, trained
+
+SOURCE = "Wu et al., Figures 9 and 23, Section G.3.3"
+NORMED = "Wu et al., Figures 26 to 28, Section G.4"
+CLAIMS = (
+    less("early", SOURCE, "fc2 of F-200²: the premise τ_m γ₁ > τ₁ γ₂ fails, so the overlap peaks before m (place of its peak over m)", 0.5,
+         "“an early peak around 10”, of m = 200"),
+    more("reach", SOURCE, "... where Kronecker factors predict it: the first c - 1 eigenvectors belong to Ê[x] more than the next (mean "
+         "correspondence, 1 to 9 over 10 to 18)", 1, "“little of the 10-19 dimensional eigenspace were contributed by Ê[x]”"),
+    less("second", SOURCE, "... since τ_c γ₁ < τ₁ γ₂ (quotient of the two)", 1, "“it has τ₁₀ γ₁ < τ₁ γ₂”"),
+    less("bn-rank", NORMED, "LeNet5-BN, fc1: E[x xᵀ] is no longer close to rank one (share of its first eigenvalue in the trace)", 0.5,
+         "“no longer close to rank 1”: less than all others together"),
+    less("bn-first", NORMED, "LeNet5-BN, fc1: few eigenvectors belong to its first eigenvector (mean correspondence of the first m, or of all "
+         "computed)", 0.5, "“only very few eigenvectors ... will have high correspondence”"),
+    less("bn-peak", NORMED, "LeNet5-BN, fc1: the overlap of models has no peak at m (overlap at m over that at the largest k)", 1,
+         "“the disappearance of peak in top eigenspace overlap”"),
+    less("bn-values", NORMED, "LeNet5-BN, fc1: the decoupling still gives the top c - 1 eigenvalues (mean |log quotient| over their range on that "
+         "scale)", 1, "Figure 28's two curves are closer to each other than they are long"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config(Setting):
+    """A dense network (`width`, `depth`) whose fc2 fails the premise, and LeNet5 with batch-norm on `images`."""
+
+    images: str = "digits"
+    image_epochs: int = 10
+    models: int = 5
+    k: int = 60
+    bn_k: int = 60
+
+
+def run(config: Config) -> Outcome:
+    """Overlap of models, spectra of both factors and correspondence with E[x xᵀ], for both cases."""
+    base = Setting(**{name: getattr(config, name) for name in Setting.__dataclass_fields__})
+    cases = {
+        "fc2": (base, config.k),
+        "fc1": (
+            replace(base, data=config.images, network="lenet5", batch_norm=True, epochs=config.image_epochs),
+            config.bn_k,
+        ),
+    }
+    data: dict[str, Any] = {}
+    for layer, (setting, k) in cases.items():
+        found = trained(setting, config.models)
+        problems = [found.problem(i) for i in range(config.models)]
+        overlap = model_overlap(problems, layer, k=k)
+        d = decouple(problems[0], layer)
+        exact = eigenpairs(d.exact, k=min(k, d.exact.shape[0]))
+        gamma, basis = torch.linalg.eigh(d.input_autocorrelation)
+        stack = matricize(exact.vectors.cpu().double(), (len(d.output_hessian), len(d.input_autocorrelation)))
+        data[layer] = {
+            "outputs": overlap.outputs, "measured": overlap.measured, "permuted": overlap.permuted, "linear": overlap.linear,
+            "inputs": gamma.flip(0).numpy(), "taus": torch.linalg.eigvalsh(d.output_hessian).flip(0).numpy(),
+            "exact": exact.values, "decoupled": d.eigenpairs(len(exact.values))[0].numpy(),
+            "correspondence": correspondence(stack, basis.flip(1)[:, :20], side="inputs").numpy(),
+            "classes": found.examples.classes,
+        }  # fmt: skip
+    return Outcome("wu2022.fig23", asdict(config), data, judge(CLAIMS, _measured(data)))
+
+
+def _measured(data: dict[str, Any]) -> dict[str, Measured]:
+    plain, normed = data["fc2"], data["fc1"]
+    space = plain["classes"] - 1
+    mean, row = plain["measured"].mean(0), plain["correspondence"][0]
+    bn_mean = normed["measured"].mean(0)
+    m = min(normed["outputs"], len(bn_mean))
+    early = (1 + int(mean.argmax())) / plain["outputs"] if len(mean) > 0.6 * plain["outputs"] else "k does not reach m"
+    return {
+        "early": early,
+        "reach": float(row[:space].mean() / row[space : 2 * space].mean()),
+        "second": float(plain["taus"][space] * plain["inputs"][0] / (plain["taus"][0] * plain["inputs"][1])),
+        "bn-rank": float(normed["inputs"][0] / normed["inputs"].sum()),
+        "bn-first": float(normed["correspondence"][0][:m].mean()),
+        "bn-peak": float(bn_mean[m - 1] / bn_mean[-1]) if len(bn_mean) > 1.2 * m else "k does not reach beyond m",
+        "bn-values": closeness(normed["decoupled"], normed["exact"], space),
+    }
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """Overlaps, spectra of the factors and correspondence matrices of both cases."""
+    names = {"fc2": "fc2 of the dense network", "fc1": "fc1 of LeNet5-BN"}
+    spectra = {
+        names[layer]: {
+            r"$\gamma_i/\gamma_1$ of E[xxᵀ]": found["inputs"][:30] / found["inputs"][0],
+            r"$\tau_i/\tau_1$ of E[M]": np.maximum(found["taus"][:30] / found["taus"][0], 1e-8),
+        }
+        for layer, found in outcome.data.items()
+    }
+    maps = {f"{names[layer]}, with E[xxᵀ]": found["correspondence"] for layer, found in outcome.data.items()}
+    return {
+        "overlap": plots.model_overlaps({names[layer]: found for layer, found in outcome.data.items()}),
+        "spectra": plots.curves(spectra, "index", "relative eigenvalue", log=True),
+        "correspondence": plots.correspondences(maps),
+    }
+
+
+EXPERIMENT = Experiment(
+    name="wu2022.fig23",
+    title="Where the overlap of models does not peak at the output dimension",
+    source="Wu et al., Figures 9, 10 and 23 to 28",
+    quick=Config(width=30, examples=400, epochs=10, image_epochs=3, models=3, k=40, bn_k=30),
+    default=Config(
+        data="mnist",
+        examples=5000,
+        width=100,
+        epochs=15,
+        rate=0.05,
+        images="cifar10",
+        image_epochs=10,
+        models=3,
+        k=120,
+        bn_k=150,
+    ),
+    paper=Config(data="mnist", width=200, epochs=1000, rate=0.01, images="cifar10", image_epochs=1000, k=400, bn_k=300),
+    run=run,
+    claims=CLAIMS,
+    figures=figures,
+    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand; conv2 of VGG11-W200 (Figures 10, 24, 25) is left to wu2022.fig7.",
+)

@@ -1,0 +1,105 @@
+"""Figures 7 and 8: overlap of the top eigenspaces of convolutional layers, in VGG11 and ResNet18 at reduced width."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...kron import decouple, model_overlap
+from ...plots import kron as plots
+from ...results.claims import Experiment, Outcome
+from ...results.declared import Measured, at_least, judge, more
+from ._trained import Setting, trained
+
+FIGURE = {"vgg11": "Figure 7", "resnet18": "Figure 8"}
+CLAIMS = (
+    *(
+        more(f"{network}-{what}", f"Wu et al., {figure}", f"{network}: {text}", 0.5, because)
+        for network, figure in FIGURE.items()
+        for what, text, because in (
+            ("peaks", "the overlap of most convolutions peaks around their number of output channels m (share of the layers measured whose "
+             "largest overlap lies between 0.8 m and 1.25 m)", "“for most of the convolutional layers ... peaks around the dimension”"),
+            ("last", "the last layer's overlap remains around a constant before m (mean over k <= m/2 over that at m)",
+             "“remains around a constant then drops”"),
+        )
+    ),
+    *(
+        at_least(f"{network}-chance", f"Wu et al., {figure}", f"{network}: at k = m every convolution measured overlaps beyond chance (smallest, "
+                 "in standard errors over pairs)", 4.0, "“nontrivial eigenspace overlap”: 4 standard errors above chance",
+                 basis="sampling theory")
+        for network, figure in FIGURE.items()
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config(Setting):
+    """Both networks at `width`; ResNet18's layers are blocks.B.convI."""
+
+    networks: tuple[str, ...] = ("vgg11", "resnet18")
+    vgg_layers: tuple[str, ...] = ("conv2", "conv5", "conv8", "fc1")
+    resnet_layers: tuple[str, ...] = ("blocks.0.conv1", "blocks.7.conv2", "fc1")
+    models: int = 5
+    k: int = 100
+
+
+def run(config: Config) -> Outcome:
+    """Every pair of independently trained models, layer by layer."""
+    data: dict[str, Any] = {}
+    measured: dict[str, Measured] = {}
+    for network in config.networks:
+        found = trained(replace(config, network=network), config.models)
+        problems = [found.problem(i) for i in range(config.models)]
+        peaks, scores = [], []
+        for layer in config.vgg_layers if network == "vgg11" else config.resnet_layers:
+            if not all(bool(decouple(one, layer).input_autocorrelation.isfinite().all()) for one in problems):
+                continue  # no unit behind this layer is on in one of the models: it has no Hessian to compare
+            overlap = model_overlap(problems, layer, k=config.k)
+            parts = {"outputs": overlap.outputs, "measured": overlap.measured}
+            data[f"{network}, {layer}"] = parts | {"permuted": overlap.permuted, "linear": overlap.linear}
+            m = min(overlap.outputs, len(overlap.mean))
+            if layer == "fc1":
+                measured[f"{network}-last"] = float(overlap.mean[: max(1, m // 2)].mean() / overlap.mean[m - 1])
+                continue
+            at = overlap.measured[:, m - 1]
+            spread = at.std(ddof=1) / np.sqrt(len(at)) if len(at) > 1 else np.inf
+            scores.append(float((at.mean() - m / overlap.size) / spread))
+            peaks.append((1 + int(overlap.mean.argmax())) / overlap.outputs)
+        if peaks:
+            measured[f"{network}-peaks"] = float(np.mean([0.8 <= peak <= 1.25 for peak in peaks]))
+            measured[f"{network}-chance"] = min(scores)
+    return Outcome("wu2022.fig7", asdict(config), data, judge(CLAIMS, measured))
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """One figure per network, one panel per layer."""
+    return {
+        network: plots.model_overlaps(
+            {name.split(", ")[1]: part for name, part in outcome.data.items() if name.startswith(network)}
+        )
+        for network in outcome.config["networks"]
+    }
+
+
+EXPERIMENT = Experiment(
+    name="wu2022.fig7",
+    title="Overlap of the top eigenspaces in VGG11 and ResNet18",
+    source="Wu et al., Figures 7 and 8",
+    quick=Config(
+        examples=96,
+        width=4,
+        epochs=3,
+        models=3,
+        k=10,
+        vgg_layers=("conv5", "fc1"),
+        resnet_layers=("blocks.7.conv2", "fc1"),
+    ),
+    default=Config(data="cifar10", examples=1000, width=12, epochs=15, rate=0.05, models=3, k=36),
+    paper=Config(data="cifar100", width=48, epochs=1000, rate=0.01),
+    run=run,
+    claims=CLAIMS,
+    figures=figures,
+    chosen="width 48 on the 5,000 images of CIFAR-100 at hand, some of the layers; --set data=cifar10 width=32 is the first panel.",
+)
