@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -122,3 +124,19 @@ def test_steps_must_grow(tmp_path: Path) -> None:
         monitor.step(3)
         with pytest.raises(InputError, match="must grow"):
             monitor.step(2)
+
+
+def test_a_search_that_fails_begins_anew(tmp_path: Path) -> None:
+    """What made it fail may be in what it remembers: one reading is lost, not all that follow."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    with monitor_of(model, tmp_path, on_error="log") as monitor:
+        train(model, optimizer, 2, monitor)
+        remembered = monitor._reader.start
+        assert remembered is not None
+        spoiled = dataclasses.replace(remembered, matrix=np.full_like(remembered.matrix, np.nan))
+        monitor._reader.start = spoiled
+        lost, found = train(model, optimizer, range(2, 4), monitor)
+    assert lost.error is not None
+    assert found.error is None
+    assert not found.warm

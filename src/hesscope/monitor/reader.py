@@ -71,10 +71,11 @@ class Reader:
         state = _state(problem, optimizer, notes, self.strict)
         pencil = _pencil(state, problem)
         most = self.settings.products if kind in ("quick", "slow") and self.start is not None else COLD
+        start, self.start = self.start, None  # where this one fails, the next begins anew
         tops = track(
-            op, self.start, pencil, tol=self.settings.tol, most=most, rng=rng.child("start"), fresh=kind == "renewed"
+            op, start, pencil, tol=self.settings.tol, most=most, rng=rng.child("start"), fresh=kind == "renewed"
         )
-        self.start, warm = tops.remembered, self.start is not None
+        self.start, warm = tops.remembered, start is not None
         self.following.learn(hessian)
         values: dict[str, Any] = {"sharpness": tops.plain.value, "sharpness_error": tops.plain.error}
         values |= self._preconditioned(op, state, pencil, tops, most, rng, problem)
