@@ -54,11 +54,13 @@ def test_the_wheel_runs_outside_a_checkout(wheel: Path, tmp_path: Path) -> None:
     assert missing == []
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     code = (
-        "import hesscope, sys; from hesscope.cli import main; from hesscope.zoo.data import load; load('digits');"
-        f"assert hesscope.__file__.startswith({str(tmp_path)!r}); sys.exit(main(['theory', 'linear', '--width', '50']))"
+        "import hesscope, sys; from hesscope.cli import main;"
+        f"assert hesscope.__file__.startswith({str(tmp_path)!r}); sys.exit(main(['demo', '--budget', '1s']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
+    assert "Sharpness" in done.stdout
+    assert (tmp_path / "demo/report.html").stat().st_size > 100_000
 
 
 def test_extras_and_citation_are_named() -> None:

@@ -25,7 +25,7 @@ from .problem import Problem
 _SHARE = 8  # of the data, and of the seconds of the run
 _LEAST = 32  # examples: fewer are another problem
 _AT_ONCE = 0.5  # seconds that nobody minds
-_PATIENCE = 20.0  # seconds that it may take by the price of a product
+_PATIENCE = 120.0  # seconds that it may take by the price of a product
 _NOT_REHEARSED = ("resume", "start", "max_basis")
 
 

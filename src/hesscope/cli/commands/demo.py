@@ -18,6 +18,8 @@ class Demo:
 
     out: Path = Path("demo")
     """Folder for the report, the results and the figures."""
+    budget: str = "5m"
+    """How long the analysis may take, as for analyze."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -26,4 +28,4 @@ class Demo:
         return self.out / "state"
 
     def run(self, bars: Bars) -> CommandOutput:
-        return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars)
+        return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars, budget=self.budget)
