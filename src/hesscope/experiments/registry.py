@@ -22,9 +22,13 @@ def names() -> tuple[str, ...]:
 
 def find(name: str) -> Experiment:
     """The experiment called `paper.name`."""
-    if name not in names():
+    known = names()
+    if name not in known:
+        # Those of the paper that was meant: the whole list has grown too long to be read in a message.
+        near = [n for n in known if n.partition(".")[0] == name.partition(".")[0]]
+        shown = near or sorted({n.partition(".")[0] + ".*" for n in known})
         refuse(
-            "an experiment must be one of `hesscope reproduce --list`", f"{name!r}", f"There are: {', '.join(names())}."
+            "an experiment must be one of `hesscope reproduce --list`", f"{name!r}", f"There are: {', '.join(shown)}."
         )
     experiment = importlib.import_module(f"hesscope.experiments.{name}").EXPERIMENT
     assert isinstance(experiment, Experiment)
