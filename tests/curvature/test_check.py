@@ -187,7 +187,9 @@ def test_plan_names_cost_before_running() -> None:
     short, long = hs.plan(problem, "eigenpairs", k=2), hs.plan(problem, "eigenpairs", k=8)
     assert 0 < short.products < long.products <= problem.space.size
     assert long.seconds > 0
-    assert long.bytes - short.bytes == long.basis_bytes - short.basis_bytes > 0
+    # Holes in the heap are a quarter of what is alive in it.
+    assert long.bytes - short.bytes == pytest.approx(1.25 * (long.basis_bytes - short.basis_bytes), abs=2)
+    assert long.basis_bytes > short.basis_bytes
     assert long.bytes > long.graph_bytes + long.basis_bytes
     with pytest.raises(hs.errors.InputError, match="the task must be known"):
         hs.plan(problem, "everything")

@@ -29,7 +29,7 @@ from .wide_precision import InFloat64
 TOLERANCE = 1e-5
 _POINTS = 3  # a kink spoils one point, a wrong derivative all of them
 _DISPLACEMENT = 1e-3  # from θ, relative to each tensor: off the kinks that zero biases and zero inputs sit on
-_EXAMPLES, _SHARE = 8, 4  # at most so many, and at most this part of the data
+_EXAMPLES, _FEW, _SHARE = 8, 4, 8  # at most so many; beyond a few, at most this part of the data
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def derivative_probe(problem: Problem) -> tuple[Problem, Precision, AbstractCont
 def _few(problem: Problem) -> int:
     """As many examples as make the proof cheap beside a gradient of all data, if there are so many."""
     total = sum(examples_in(batch) or 1 for batch in problem.batches) if problem.batches.held else _SHARE * _EXAMPLES
-    return max(2, min(_EXAMPLES, total // _SHARE))
+    return max(2, min(_FEW, total // _FEW), min(_EXAMPLES, total // _SHARE))
 
 
 def _moves(problem: Problem, batches: list[Any]) -> Tensor:

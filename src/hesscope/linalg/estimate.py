@@ -22,7 +22,7 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 def mean_and_stderr(samples: Array) -> tuple[float, float]:
     """The mean of independent samples and a standard error that 95 % lie within twice of, however few they are."""
     m = samples.size
-    return float(samples.mean()), float(_student(m) * samples.std(ddof=1) / np.sqrt(m))
+    return float(samples.mean()), float(student_widening(m) * samples.std(ddof=1) / np.sqrt(m))
 
 
 def mean_of_squares(samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,13 +36,13 @@ def mean_of_squares(samples: Tensor) -> tuple[Tensor, Tensor]:
     mean = samples.mean(-1)
     if m == 1:
         # The variance of a squared product is at most 2 · mean².
-        return mean, math.sqrt(2.0) * _student(2) * mean
+        return mean, math.sqrt(2.0) * student_widening(2) * mean
     spread = samples.std(-1) / math.sqrt(m)
     relative = spread / torch.where(mean > 0, mean, 1.0)
-    return mean, _student(m) * spread * (1 + (1 + 2 / m) * relative)
+    return mean, student_widening(m) * spread * (1 + (1 + 2 / m) * relative)
 
 
-def _student(m: int) -> float:
+def student_widening(m: int) -> float:
     """How much longer than for a known spread twice the standard error of m samples must be."""
     return float(student.ppf(0.97725, m - 1)) / 2
 

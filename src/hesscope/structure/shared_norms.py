@@ -12,6 +12,7 @@ from torch import Tensor
 from ..curvature.hessian import CurvatureOperator
 from ..curvature.problem import Problem
 from ..layers import facts_of
+from ..linalg.estimate import student_widening
 from ..memory import free_bytes
 from ..partition import Partition
 from ..rng import Rng
@@ -87,9 +88,10 @@ def number_of_parts(problem: Problem, blocks: int, draws: int) -> int:
 
 
 def leave_one_out(sums: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over pairs of different draws from R_s, and the jackknife's variance of it."""
+    """The mean over pairs of different draws from R_s, and the jackknife's variance of it, widened for few draws."""
     count = len(sums)
     total = sums.sum(0) / 2
     mean = total / (count * (count - 1) / 2)
     without = (total - sums) / ((count - 1) * (count - 2) / 2)
-    return mean, (without - mean).square().sum(0) * (count - 1) / count
+    widened = student_widening(count) ** 2
+    return mean, widened * (without - mean).square().sum(0) * (count - 1) / count
