@@ -110,7 +110,9 @@ def test_squares_are_means_over_pairs_of_independent_estimates(monkeypatch: pyte
     mean = torch.stack(list(pairs.values())).mean(0)
     without = [torch.stack([pair for who, pair in pairs.items() if s not in who]).mean(0) for s in range(4)]
     spread = torch.stack([(one - mean).square() for one in without]).sum(0) * 3 / 4
-    spread *= (3.3068 / 2) ** 2  # Student's quantile at 97.725 % with three degrees of freedom, where two would be normal
+    spread *= (
+        3.3068 / 2
+    ) ** 2  # Student's quantile at 97.725 % with three degrees of freedom, where two would be normal
     torch.testing.assert_close(found, mean, rtol=1e-10, atol=0)
     torch.testing.assert_close(variance, spread, rtol=1e-4, atol=0)
 
