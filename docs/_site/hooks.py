@@ -148,6 +148,8 @@ def _verdict_line(docs: Path, entry: Any) -> str:
     claims = json.loads(kept.read_text())["claims"] if kept.exists() else entry["claims"]
     groups: dict[str, list[str]] = {}
     for claim in claims:
+        if "verdict" not in claim:
+            return "drawn before its claims were declared: run `python docs/_site/gallery.py " + entry["name"] + "`"
         words = re.sub(r" \(\d+ of \d+\)", "", claim["verdict"])
         groups.setdefault(re.sub(r"holds at .*", "holds at some seeds only", words), []).append(claim["statement"])
     quiet = ("holds", "holds with correction", "not decidable at this size")

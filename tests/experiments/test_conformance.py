@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from hesscope.experiments import SeedTable, figures_of, find, names, run_experiment, run_seeds
+from hesscope.experiments.times import SECONDS, in_words
 from hesscope.results.claims import Outcome
 from hesscope.results.declared import at_most, judge
 
@@ -172,6 +173,18 @@ def _exists(what: str) -> bool:
         module, _, name = what.rpartition(".")
         return hasattr(importlib.import_module(module), name)
     return what in names()
+
+
+def test_how_long_it_takes_is_known_of_every_experiment() -> None:
+    assert set(SECONDS) == set(names())
+    assert all(quick <= default <= paper for quick, default, paper in SECONDS.values())
+    assert [in_words(s) for s in (0.4, 40, 720, 20_000, 800_000)] == [
+        "1 seconds",
+        "40 seconds",
+        "12 minutes",
+        "6 hours",
+        "9 days",
+    ]
 
 
 def test_measuring_what_was_not_declared_is_a_mistake() -> None:

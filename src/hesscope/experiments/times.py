@@ -1,12 +1,68 @@
 """How long experiments take on two cores of a laptop, in seconds: what is said before one starts.
 
-Quick and default sizes were timed (`docs/outcomes`); paper sizes that nobody ran are reckoned from them, by the number of
-epochs, examples, networks and products.
+Quick sizes were timed; default and paper sizes are reckoned from them, by the number of epochs, examples, networks and
+products, and meant to tell minutes from hours from days.
 """
 
 from __future__ import annotations
 
-SECONDS: dict[str, tuple[float, float, float]] = {}
+HOUR, DAY = 3600.0, 86400.0
+SECONDS: dict[str, tuple[float, float, float]] = {
+    "cracking.fig1": (1, 1, 1),
+    "cracking.fig10_13": (2, 20, 120),
+    "cracking.fig14_16": (6, 300, 6 * HOUR),
+    "cracking.fig17_22": (10, 600, 10 * HOUR),
+    "cracking.fig2": (2, 3, 5),
+    "cracking.fig26": (4, 240, 4 * HOUR),
+    "cracking.fig27": (5, 10, 20),
+    "cracking.fig3": (4, 20, HOUR),
+    "cracking.fig4": (4, 200, 3 * HOUR),
+    "cracking.fig7": (1, 2, 2),
+    "cracking.fig8": (1, 2, 2),
+    "cracking.fig9": (1, 10, 20),
+    "dong2025.deep": (15, 150, 2 * HOUR),
+    "dong2025.fig1": (1, 60, 60),
+    "dong2025.fig10": (6, 90, 90),
+    "dong2025.fig11_12": (16, 300, HOUR),
+    "dong2025.fig2_3": (5, 20 * 60, 4 * HOUR),
+    "dong2025.fig4_7": (12, 120, 300),
+    "dong2025.fig8": (3, 60, HOUR),
+    "dong2025.fig9": (7, 120, 300),
+    "dong2025.heuristics": (4, 60, 600),
+    "dong2025.hidden_spectra": (2, 20, 120),
+    "dong2025.spectra": (1, 10, 60),
+    "dong2025.stripes": (4, 60, HOUR),
+    "dong2025.theorem2": (2, 60, 120),
+    "dong2025.trained_cnn": (3, 60, 60),
+    "dong2025.trained_transformer": (4, 600, 600),
+    "edges.onset": (7, 300, HOUR),
+    "edges.spikes": (2, 120, HOUR),
+    "edges.training": (1, 120, 900),
+    "liao2021.fig1": (6, 60, 600),
+    "liao2021.fig2": (4, 60, 600),
+    "liao2021.fig3": (3, 40, 400),
+    "liao2021.fig4": (5, 120, 600),
+    "liao2021.fig5": (8, 300, 1200),
+    "wu2022.fig11": (3, 300, DAY),
+    "wu2022.fig16": (7, 300, 3 * DAY),
+    "wu2022.fig19": (5, 600, DAY),
+    "wu2022.fig2": (7, 600, 6 * HOUR),
+    "wu2022.fig21": (3, 300, DAY),
+    "wu2022.fig23": (6, 600, 5 * DAY),
+    "wu2022.fig29": (3, 120, 4 * HOUR),
+    "wu2022.fig3": (3, 300, 8 * HOUR),
+    "wu2022.fig31": (14, 1200, 3 * DAY),
+    "wu2022.fig4": (4, 300, 2 * DAY),
+    "wu2022.fig5": (2, 900, 4 * DAY),
+    "wu2022.fig6": (5, 2 * HOUR, 8 * DAY),
+    "wu2022.fig7": (6, HOUR, 30 * DAY),
+    "wu2022.reductions": (5, 300, 300),
+    "wu2022.table10": (15, 2 * HOUR, 60 * DAY),
+    "wu2022.table6": (4, HOUR, 60 * DAY),
+    "wu2022.table8": (3, HOUR, 20 * DAY),
+    "wu2022.table9": (4, HOUR, 6 * DAY),
+    "wu2022.theorem4": (5, 60, 300),
+}
 
 
 def expected_seconds(name: str, size: str) -> float | None:

@@ -135,6 +135,7 @@ def ranges(
                 [place + shift], [mean], [[max(0.0, mean - low)], [max(0.0, high - mean)]], fmt="o", color=ink, capsize=3,
                 label=None if label in known else label,
             )  # fmt: skip
+    axis.set_xlim(-0.6, len(found) - 0.4)
     axis.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
     axis.set_ylabel(ylabel)
     if log:
