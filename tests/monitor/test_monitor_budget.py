@@ -41,6 +41,24 @@ def test_the_budget_is_kept_within_a_tenth_of_itself(share: float, cost: Any) ->
     assert budget.skipped > 0
 
 
+def test_the_second_reading_does_not_wait_for_another_start() -> None:
+    """A start of 4 seconds at 10 %: the first warm reading is forecast at 2, and comes after 60 of training, not 80."""
+    clock = Ticks()
+    budget = Budget(0.1, clock)
+    budget.begin()
+    clock.now += 4.0
+    budget.learn("cold", 4.0)
+    budget.leave()
+    for _ in range(200):
+        clock.now += 1.0
+        budget.begin()
+        taken = budget.allows("quick")
+        budget.leave()
+        if taken:
+            break
+    assert budget.trained == pytest.approx(60.0)
+
+
 def test_readings_that_cost_less_are_all_taken() -> None:
     budget = _simulated(0.5, 1.0, lambda d: 0.01, 200)
     assert budget.readings == 200

@@ -83,8 +83,13 @@ class Budget:
         self.readings += 1
 
     def _expected(self, kind: str) -> float:
-        """As long as the last ones of its kind; of a kind not seen yet, three times a quick one, or the longest."""
+        """As long as the last ones of its kind; of a kind not seen yet, three times a quick one, or the longest.
+
+        The first quick one is taken to be half of the first of all, which had proofs and a search from nothing in it.
+        """
         longest = max(self._costs.values(), default=0.0)
+        if kind == "quick":
+            return self._costs.get(kind, 0.5 * longest)
         return self._costs.get(kind, min(longest, 3 * self._costs.get("quick", longest)))
 
     @property
