@@ -150,11 +150,11 @@ def _gpt_shakespeare(folder: str | os.PathLike[str] | None) -> tuple[nn.Module, 
     return CharacterTransformer(len(letters), length), (windows, following), synthetic
 
 
-def shakespeare(folder: str | os.PathLike[str] | None) -> tuple[str, bool]:
-    """Tiny Shakespeare, or where a stand-in was asked for letters of a random Markov chain."""
+def shakespeare(folder: str | os.PathLike[str] | None, characters: int = 20_000) -> tuple[str, bool]:
+    """The beginning of tiny Shakespeare, or where a stand-in was asked for letters of a random Markov chain."""
     where = data_dir(folder)
     if where is not None and (where / "tinyshakespeare.txt").exists():
-        return (where / "tinyshakespeare.txt").read_text()[:20_000], False
+        return (where / "tinyshakespeare.txt").read_text()[:characters], False
     note_stand_in("the text of tiny Shakespeare", ("tinyshakespeare.txt",), where)
     draw = Rng(0).child("stand-in", "text").numpy()
     chain = draw.dirichlet([0.1] * 27, size=27)
