@@ -72,7 +72,7 @@ class Config:
 
 def run(config: Config) -> Outcome:
     """Exact norms of the head at every vocabulary, run and checkpoint; one more network at random for many tokens."""
-    text = _plain(shakespeare(config.data_dir, config.characters)[0], min(config.vocabularies))
+    text = plain_text(shakespeare(config.data_dir, config.characters)[0], min(config.vocabularies))
     marks = (0, *(round(float(s)) for s in np.geomspace(max(1, config.steps / 20), config.steps, config.readings - 1)))
     data: dict[str, Any] = {"steps": np.array(marks), "vocabularies": np.array(config.vocabularies)}
     found: dict[str, list[Any]] = {}
@@ -91,7 +91,7 @@ def run(config: Config) -> Outcome:
     return outcome("language_model", config, data, CLAIMS, _measured(data))
 
 
-def _plain(text: str, most: int) -> str:
+def plain_text(text: str, most: int) -> str:
     """The text with its rarest characters as spaces, so that the others are at most `most`."""
     kept = {letter for letter, _ in Counter(text).most_common(most)}
     return "".join(letter if letter in kept else " " for letter in text)
