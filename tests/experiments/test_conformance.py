@@ -38,6 +38,7 @@ def test_every_paper_is_complete() -> None:
                 "heuristics",
                 "hidden_spectra",
                 "language_model",
+                "referee",
                 "spectra",
                 "stripes",
                 "theorem2",

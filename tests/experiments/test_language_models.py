@@ -8,8 +8,11 @@ from itertools import pairwise
 import pytest
 import torch
 
+from hesscope.curvature import Problem
 from hesscope.errors import InputError
 from hesscope.experiments.cracking.fig6 import bias_for
+from hesscope.experiments.dong2025.referee import labels, partitions, rank_correlation
+from hesscope.zoo.gpt import SmallGPT
 from hesscope.zoo.pieces import Pieces
 from hesscope.zoo.pretraining import NanoGPT, windows
 from hesscope.zoo.stories import Stories
@@ -123,3 +126,32 @@ def test_the_bias_for_a_share_gives_that_share() -> None:
     bias = bias_for(model, tokens, 0.8)
     assert model.first_token_share(tokens) == natural < 0.8
     assert model.with_sink(bias).first_token_share(tokens) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_partitions_cut_tensors_by_head_neuron_and_token() -> None:
+    """Counted by hand for 5 tokens, width 4, 2 heads: 4 norms and vectors, 2 x 5 tokens, 16 + 4 neurons, 6 + 2 heads."""
+    model = SmallGPT(5, 4, 2, 1, 3)
+    tokens = torch.randint(0, 5, (2, 3), generator=torch.Generator().manual_seed(0))
+    problem = Problem.of(model, "cross_entropy", (tokens, tokens))
+    found = {name: labels(problem, units) for name, units in partitions().items()}
+    assert {name: int(block.max()) + 1 for name, block in found.items()} == {
+        "layer": 10,  # a layer's bias is in the block of its weight
+        "head": 10 + 5 + 1,
+        "neuron": 10 + 15 + 3,
+        "token": 10 + 4 + 4,
+        "head+neuron": 34,
+        "head+token": 24,
+        "neuron+token": 36,
+        "head+neuron+token": 42,
+    }
+    places = dict(zip(problem.space.names, problem.space.unpack(found["head"].double()), strict=True))
+    first_head = places["blocks.0.qkv.weight"].view(3, 2, 2, 4)  # projection, head, row, column
+    assert all(first_head[p, h].unique().numel() == 1 for p in range(3) for h in range(2))
+    assert first_head.unique().numel() == 6
+    assert places["blocks.0.out.weight"][:, :2].unique().numel() == 1
+    assert places["blocks.0.out.weight"].unique().numel() == 2
+
+
+def test_rank_correlation() -> None:
+    assert rank_correlation([1.0, 2.0, 3.0, 40.0], [0.1, 0.2, 0.3, 0.4]) == pytest.approx(1.0)
+    assert rank_correlation([1.0, 2.0, 3.0], [5.0, 9.0, 7.0]) == pytest.approx(0.5)

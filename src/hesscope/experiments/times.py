@@ -33,6 +33,7 @@ SECONDS: dict[str, tuple[float, float, float]] = {
     "dong2025.heuristics": (4, 60, 600),
     "dong2025.hidden_spectra": (2, 20, 120),
     "dong2025.language_model": (6, 90, 5 * HOUR),
+    "dong2025.referee": (9, 60, HOUR),
     "dong2025.spectra": (1, 10, 60),
     "dong2025.stripes": (4, 60, HOUR),
     "dong2025.theorem2": (2, 60, 120),
