@@ -41,8 +41,8 @@ def test_missing_data_are_refused(arguments: tuple[str, ...], capsys: pytest.Cap
 
 
 def test_a_network_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "wu2022.fig3", "--set", "network=vgg11"]) == 2
-    assert "'vgg11'" in capsys.readouterr().err
+    assert main(["reproduce", "wu2022.fig3", "--set", "network=vgg12"]) == 2
+    assert "'vgg12'" in capsys.readouterr().err
     assert main(["reproduce", "wu2022.reductions", "--set", "network=resnet20"]) == 2
     assert "resnet20 must be at hand" in capsys.readouterr().err
 

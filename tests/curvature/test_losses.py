@@ -239,8 +239,8 @@ def _nonsense() -> list[tuple[str, Callable[[], Any], str]]:
 
     count = lambda value: lambda net, batch: (net(batch[0]).square().sum(), value)  # noqa: E731
     return [
-        ("negative class weight", of(nn.CrossEntropyLoss(torch.tensor([1.0, -1, 1, 1])), LABELS), "class weights"),
-        ("nan class weight", of(nn.CrossEntropyLoss(WEIGHT * torch.nan), LABELS), "class weights"),
+        ("negative class weight", of(nn.CrossEntropyLoss(torch.tensor([1.0, -1, 1, 1])), LABELS), "weights of a loss"),
+        ("nan class weight", of(nn.CrossEntropyLoss(WEIGHT * torch.nan), LABELS), "weights of a loss"),
         ("smoothing", of(nn.CrossEntropyLoss(label_smoothing=1.5), LABELS), r"in \[0, 1\]"),
         ("binary targets", of(nn.BCEWithLogitsLoss(), REAL), r"binary cross-entropy must lie in \[0, 1\]"),
         ("soft targets", of(nn.CrossEntropyLoss(), REAL), r"cross-entropy must lie in \[0, 1\]"),

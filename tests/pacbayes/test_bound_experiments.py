@@ -34,8 +34,9 @@ def test_claims_fail_when_methods_are_exchanged(monkeypatch: pytest.MonkeyPatch)
         lambda prepared, methods, *rest: {m: true(prepared, ["base"], *rest)["base"] for m in methods},
     )
     config = replace(table10.EXPERIMENT.quick, methods=("base", "iter"), epochs=2, sgd_epochs=2, data_prior=False)
-    (claim,) = [c for c in table10.run(config).claims if "eigenbases" in c.statement]
-    assert not claim.holds
+    claims = [c for c in table10.run(config).claims if "iter is tighter" in c.statement and c.holds is not None]
+    assert claims
+    assert not any(c.holds for c in claims)
 
 
 def test_unknown_rows_are_refused() -> None:

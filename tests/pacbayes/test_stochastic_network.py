@@ -147,8 +147,8 @@ def test_a_weight_used_outside_its_layer_is_drawn_once_for_both() -> None:
 
 
 def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed() -> None:
-    """In large batches only, which the layer was not tried on."""
-    _, network, sample = used_twice(15)
+    """In large batches only, and alike in halves of all data: the layer was not tried on either."""
+    _, network, sample = used_twice(10)
     assert network.local
     assert torch.isfinite(network.logits(sample.take(slice(0, 4)), "none")[0]).all()
     with pytest.raises(InputError, match="used elsewhere"):

@@ -13,6 +13,8 @@ from torch import nn
 import hesscope as hs
 from hesscope.analysis.claims import claims_of
 from hesscope.analysis.config import AnalyzeConfig
+from hesscope.curvature import independence
+from hesscope.layers import facts
 from hesscope.results.analysis import Analysis
 from hesscope.zoo.presets import preset
 
@@ -43,7 +45,8 @@ def test_the_second_opinion_is_right_within_its_error(demo: Analysis) -> None:
 
 
 def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every forward pass counts by its share of the data, those of checks on a few examples included."""
+    """Every forward pass counts by its share of the data, those of checks on a few examples included; beside them, every
+    batch is compared with its halves once, without derivatives, before anything rests on layer structure."""
     problem = preset("mlp-digits", steps=20).problem
     passes, examples, plain = [0.0], problem.totals[1], nn.Sequential.__call__
 
@@ -52,12 +55,20 @@ def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pyt
         return plain(model, x)
 
     monkeypatch.setattr(nn.Sequential, "__call__", counted)
+    compared, halves = [0], independence.halves_add_up
+
+    def counted_halves(*given: Any) -> bool:
+        compared[0] += 1
+        return halves(*given)
+
+    monkeypatch.setattr(facts, "halves_add_up", counted_halves)
     found = hs.analyze(problem, AnalyzeConfig(k=5, smallest=1, probes=2, steps=20, landscape=False), budget="1h")
     assert len(found.kronecker) == 3
     assert len(found.blocks) == 2
     assert found.gauss_newton_trace is not None
     assert float(found.gauss_newton_trace) == float(found.trace)  # the network is affine in each parameter
-    assert 5 < passes[0] <= 12
+    assert compared == [1]
+    assert 5 < passes[0] - 2 <= 12
 
 
 def test_finer_maps_are_of_the_gauss_newton_part_where_those_of_the_hessian_are_too_dear() -> None:

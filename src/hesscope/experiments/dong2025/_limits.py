@@ -63,8 +63,8 @@ def declared(source: str, names: tuple[str, str], rate: str) -> tuple[Declared, 
         ]
     return (
         *claims,
-        standard_errors("slope", source, "The ratio of squared norms falls with the slope that the finite-C limits have over "
-                        "this range of C"),
+        standard_errors("slope", source, f"The ratio of {names[1]} to {names[0]} falls with the slope that the finite-C limits "
+                        "have over this range of C"),
         at_most("rate", source, f"That slope can be told from half of the paper's rate {rate} (its standard error over half of "
                 "the rate)", 0.25, "4 standard errors fit into half of the rate", basis="sampling theory"),
     )  # fmt: skip
