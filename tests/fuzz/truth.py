@@ -258,6 +258,7 @@ class Truth:
         mean = getattr(self.case.loss.value, "reduction", "mean") == "mean"
         return gradients.t() @ gradients / (len(rows) if mean else 1)
 
+    @torch.enable_grad()
     def factors(self, layer: nn.Linear) -> tuple[Tensor, Tensor] | None:
         """Σ_n ∂²L/∂z_n² and the mean of x xᵀ of a linear layer that ran once, on (B, d); else nothing."""
         calls: list[tuple[Tensor, Tensor]] = []
