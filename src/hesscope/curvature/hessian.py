@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import FiniteDifferenceHessian, Layout
+from ..operators.columns import by_columns
 from ..operators.finite import need_finite
 from ..results.spectra import Estimate
 from ..rng import Rng
@@ -35,7 +36,7 @@ class CurvatureOperator(OfProblem):
         self.rows = self.columns = problem.space
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
-        """Σ_batches A[rows, columns] v for vectors as rows `(k, n)`, contiguous or not; subclasses define it."""
+        """Σ_batches A[rows, columns] v for vectors as rows `(k, n)`, each in one piece; subclasses define it."""
         raise AssertionError("operators define _sum_products")
 
     def proofs(self) -> tuple[Proof, ...]:
@@ -98,7 +99,7 @@ class CurvatureOperator(OfProblem):
         sharded = self.problem.distributed
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
         with differentiable():
-            out = self._sum_products(columns, rows, whole.T)
+            out = self._sum_products(columns, rows, by_columns(whole).T)
         out = need_finite(self.problem.all_sum(out).mul_(scale), f"products of {self!r}")
         if sharded:
             out = out[:, ShardedLayout.here(rows.size).local]

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from torch import Tensor
 
 from ..errors import refuse
+from ..operators.columns import by_columns
 from ..operators.finite import need_finite
 from .content import content_of
 from .derivative_proof import prove_jacobian
@@ -45,11 +46,11 @@ class Jacobian(OfProblem):
 
     def _apply(self, block: Tensor) -> Tensor:
         with self._proven():
-            return self._finite(self._engine.push(self.problem.space, block.T.contiguous()))
+            return self._finite(self._engine.push(self.problem.space, by_columns(block).T))
 
     def _apply_adjoint(self, block: Tensor) -> Tensor:
         with self._proven():
-            return self._finite(self._engine.pull(self.problem.space, block.T.contiguous()))
+            return self._finite(self._engine.pull(self.problem.space, by_columns(block).T))
 
     def _finite(self, rows: Tensor) -> Tensor:
         return need_finite(rows, f"products of {self!r}").T

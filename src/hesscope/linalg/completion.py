@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..operators import Counted
+from ..operators.columns import joined_columns
 from .checkpoint import Arrays, Store
 from .exact import SMALL
 from .sketch import Sketch
@@ -33,7 +34,7 @@ def without_rest(vectors: Vectors) -> tuple[Vectors, Tensor | None]:
     """The vectors of a sketch in a state on disk, and the images of the rest if completing it had begun."""
     rest = [vectors[name] for name in sorted(vectors, reverse=True) if name < 0]
     own = {name: vector for name, vector in vectors.items() if name >= 0}
-    return own, torch.stack(rest, 1) if rest else None
+    return own, torch.stack(rest).T if rest else None
 
 
 def completed(
@@ -47,8 +48,8 @@ def completed(
 
     `begun`: what a killed run had of them; with a `store` it goes there 64 by 64, beside `state`, and names count down from −1.
     """
-    op, known = sketch.op, torch.cat([sketch.q, sketch.omega], 1).double()
-    images = torch.cat([sketch.z, sketch.y], 1).double()
+    op, known = sketch.op, joined_columns([sketch.q, sketch.omega]).double()
+    images = joined_columns([sketch.z, sketch.y]).double()
     basis, r = torch.linalg.qr(known, mode="complete")
     count = known.shape[1]
     inside = torch.linalg.solve_triangular(r[:count], images, upper=True, left=False)
@@ -59,13 +60,13 @@ def completed(
     for part in (
         torch.split(basis[:, count + outside.shape[1] :], 64, dim=1) if count + outside.shape[1] < len(basis) else ()
     ):
-        outside = torch.cat([outside, multiply(op, part.to(op.dtype)).double()], 1)
+        outside = joined_columns([outside, multiply(op, part.to(op.dtype)).double()])
         if store is not None:
             rest = {-1 - j: column.to(op.dtype) for j, column in enumerate(outside.T)}
             own = {**small, **(state or {}), "products": earlier + op.count - before}
             store.save(own, [*vectors, *rest], [*vectors.values(), *rest.values()])
     # Products are those with the rounded vectors; of a basis in float32 that is all the difference.
-    images = torch.cat([inside, outside], 1)
+    images = joined_columns([inside, outside])
     cross = basis.T @ images
     size = float(torch.linalg.matrix_norm(cross))
     require_symmetry(op, float(torch.linalg.matrix_norm(cross - cross.T)) / 2, size)

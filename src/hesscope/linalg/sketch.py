@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..measure import Array
 from ..operators import Counted
+from ..operators.columns import joined_columns
 from ..operators.layout import Draw
 from ..rng import Rng
 from .checkpoint import Arrays
@@ -37,7 +38,7 @@ class Sketch:
         """Add `count` columns, for two products each."""
         layout, first = self.op.layout, self.columns
         draws = [draw(self.op, self.kind, self.rng, first + j) for j in range(count)]
-        omega = torch.cat(draws, 1)
+        omega = joined_columns(draws)
         y = multiply(self.op, omega)
         scale = float(layout.norms(y).max())
         rest, above = project_out(layout, self.q, y)
@@ -45,8 +46,8 @@ class Sketch:
         self.captured = new.shape[1] < count
         z = multiply(self.op, new) if new.shape[1] else new
         old_rank, rank = self.q.shape[1], self.q.shape[1] + new.shape[1]
-        self.omega, self.y = torch.cat([self.omega, omega], 1), torch.cat([self.y, y], 1)
-        self.q, self.z = torch.cat([self.q, new], 1), torch.cat([self.z, z], 1)
+        self.omega, self.y = joined_columns([self.omega, omega]), joined_columns([self.y, y])
+        self.q, self.z = joined_columns([self.q, new]), joined_columns([self.z, z])
         self.r = np.block([[self.r, above], [np.zeros((rank - old_rank, first)), factor]])
         cross = layout.inner(self.q, z).cpu().numpy()
         self._check_symmetry(y, new, omega, z, scale)
@@ -63,9 +64,9 @@ class Sketch:
         """Continue from `state`."""
         self.r, self.h, self.captured = state["r"], state["h"], bool(state["captured"])
         draws = [draw(self.op, self.kind, self.rng, j) for j in range(int(state["columns"]))]
-        self.omega = torch.cat(draws, 1)
+        self.omega = joined_columns(draws)
         blocks = [[vectors[name] for name in sorted(vectors) if name % 3 == kind] for kind in range(3)]
-        self.y, self.q, self.z = (torch.stack(block, 1).to(self.op.device) for block in blocks)
+        self.y, self.q, self.z = (torch.stack(block).T.to(self.op.device) for block in blocks)
 
     def overlaps(self) -> Array:
         """Qᵀ Ω."""

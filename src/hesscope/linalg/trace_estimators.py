@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Counted
+from ..operators.columns import joined_columns
 from ..rng import Rng
 from .checkpoint import Arrays
 from .estimate import Indices, exchangeable_mean, mean_and_stderr
@@ -88,13 +89,13 @@ class HutchPlusPlus(TraceEstimator):
         if not self.sketch.captured:
             self.sketch.grow(count)
         new = self._probes(self.probes, self.probes + count)
-        self.omega = torch.cat([self.omega, new], 1)
-        self.images = torch.cat([self.images, multiply(self.op, new)], 1)
+        self.omega = joined_columns([self.omega, new])
+        self.images = joined_columns([self.images, multiply(self.op, new)])
         self.probes += count
 
     def _probes(self, start: int, stop: int) -> Tensor:
         rng = self.rng.child("probe")
-        return torch.cat([draw(self.op, "rademacher", rng, index) for index in range(start, stop)], 1)
+        return joined_columns([draw(self.op, "rademacher", rng, index) for index in range(start, stop)])
 
     def estimate(self) -> tuple[float, float]:
         layout, q, h = self.op.layout, self.sketch.q, self.sketch.h
@@ -113,7 +114,7 @@ class HutchPlusPlus(TraceEstimator):
     def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
         self.sketch.restore(state, {name: row for name, row in vectors.items() if name >= 0})
         own = [vectors[name] for name in sorted(vectors, reverse=True) if name < 0]
-        self.images, self.probes = torch.stack(own, 1).to(self.op.device), len(own)
+        self.images, self.probes = torch.stack(own).T.to(self.op.device), len(own)
         self.omega = self._probes(0, self.probes)
 
     @property
@@ -171,8 +172,8 @@ class XNysTrace(TraceEstimator):
 
     def grow(self, count: int) -> None:
         new = self._draws(self.probes, self.probes + count)
-        self.omega = torch.cat([self.omega, new], 1)
-        self.y = torch.cat([self.y, multiply(self.op, new)], 1)
+        self.omega = joined_columns([self.omega, new])
+        self.y = joined_columns([self.y, multiply(self.op, new)])
         self.probes += count
 
     def estimate(self) -> tuple[float, float]:
@@ -201,13 +202,13 @@ class XNysTrace(TraceEstimator):
         return exchangeable_mean(of, m)
 
     def _draws(self, start: int, stop: int) -> Tensor:
-        return torch.cat([draw(self.op, "normal", self.rng, index) for index in range(start, stop)], 1)
+        return joined_columns([draw(self.op, "normal", self.rng, index) for index in range(start, stop)])
 
     def state(self) -> tuple[Arrays, dict[int, Tensor]]:
         return {}, {j: self.y[:, j] for j in range(self.probes)}
 
     def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
-        self.y, self.probes = torch.stack([vectors[j] for j in sorted(vectors)], 1).to(self.op.device), len(vectors)
+        self.y, self.probes = torch.stack([vectors[j] for j in sorted(vectors)]).T.to(self.op.device), len(vectors)
         self.omega = self._draws(0, self.probes)
 
     def _require_positive(self, values: Array) -> None:

@@ -14,6 +14,7 @@ from ..linalg.krylov.basis import KrylovBasis
 from ..linalg.krylov.orthogonal import project_out
 from ..linalg.validation import multiply
 from ..measure import Array
+from ..operators.columns import joined_columns
 from ..rng import Rng
 
 WINDOW = 8
@@ -45,7 +46,7 @@ def probe(basis: KrylovBasis, labels: Tensor, blocks: int, rng: Rng) -> Probed:
     a, b = (_rest(basis, own, x) for x in (z, turn * z))
     rest = float((a.double().square().sum() + b.double().square().sum()) / 2)
     trace = float(np.trace(basis.T)) + float((z.double() * a.double()).sum() + (turn * z * b).double().sum()) / 2
-    images = torch.cat([own, basis.columns(basis.size, len(basis.names)) @ _like(basis.C, z)], 1).double()
+    images = joined_columns([own, basis.columns(basis.size, len(basis.names)) @ _like(basis.C, z)]).double()
     core = np.block([[basis.T, np.eye(basis.size)], [np.eye(basis.size), np.zeros((basis.size, basis.size))]])
     middle = torch.as_tensor(core, device=z.device)
     diagonal = float(_by_block((a * turn * b).double(), labels, blocks).sum())

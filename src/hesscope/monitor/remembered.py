@@ -51,7 +51,7 @@ class Remembered:
         if pencil is not None:
             matrix, metric = pencil.on(self.vectors, self.matrix)
             found.append(self._combined(scipy.linalg.eigh(matrix, metric)[1][:, -1]))
-        return torch.stack([vector / torch.linalg.vector_norm(vector) for vector in found], 1)
+        return torch.stack([vector / torch.linalg.vector_norm(vector) for vector in found]).T
 
     @classmethod
     def of(cls, basis: KrylovBasis, pencil: Pencil | None, before: Remembered | None) -> Remembered:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..linalg.krylov.basis import KrylovBasis
 from ..measure import Array
 from ..operators import Counted
+from ..operators.columns import joined_columns
 from ..rng import Rng
 from .remembered import Remembered
 
@@ -90,7 +91,7 @@ def track(
     if first is None or fresh:
         drawn = op.layout.draw(rng, 1, "normal", op.dtype, op.device)
         drawn = drawn / float(op.layout.norms(drawn))
-        first = drawn if first is None else torch.cat([first[:, :1] + drawn, first[:, 1:]], 1)
+        first = drawn if first is None else joined_columns([first[:, :1] + drawn, first[:, 1:]])
     basis.append(first)
     for _ in range(min(basis.pending, most)):
         basis.process(1)
@@ -135,8 +136,8 @@ def error_of(values: Array, residual: float) -> float:
 
 def _remainder(basis: KrylovBasis, pencil: Pencil, c: Array, value: float) -> Tensor:
     """(H + A) x - φ P x for x = V c."""
-    x = basis.vectors(c)
-    image = basis.vectors(basis.T @ c) + _pending(basis, basis.C @ c)
+    x, image = basis.vectors(np.stack([c, basis.T @ c], 1)).T
+    image = image + _pending(basis, basis.C @ c)
     return image + (pencil.added - value / pencil.scale) * x
 
 

@@ -144,7 +144,7 @@ class LinearOperator(ABC):
         layout = self.layout
         first = min(max(start, layout.local.start), stop)
         here = torch.arange(first, max(first, min(stop, layout.local.stop)))
-        units = torch.zeros(layout.local_size, stop - start, dtype=self.dtype, device=self.device)
+        units = torch.zeros(stop - start, layout.local_size, dtype=self.dtype, device=self.device).T
         units[here - layout.local.start, here - start] = 1
         return self.row_layout.gather(self.apply(units))
 

@@ -106,7 +106,7 @@ class FiniteDifferenceHessian(LinearOperator):
                 continue
             found = self._balanced(v / length)
             columns.append(found.value * length)
-        return torch.stack(columns, 1).to(self.dtype) if columns else torch.zeros_like(block)
+        return torch.stack(columns).T.to(self.dtype) if columns else torch.zeros_like(block)
 
     def _balanced(self, v: Tensor) -> _Product:
         """The product at the step where its two errors balance, searched by halves and doubles."""

@@ -59,7 +59,7 @@ class FromFunction(LinearOperator):
                     f"shape {tuple(image.shape)}",
                     "Flatten what it returns.",
                 )
-        return torch.stack(images, 1).to(block)
+        return torch.stack(images).T.to(block)
 
 
 def is_scipy(given: Any) -> bool:

@@ -68,4 +68,4 @@ class Layout:
             else:
                 whole = torch.randint(0, 2, (self.size,), generator=generator).double().mul_(2).sub_(1)
             columns.append(whole[self.local])
-        return torch.stack(columns, 1).to(device=device, dtype=dtype)
+        return torch.stack(columns).to(device=device, dtype=dtype).T

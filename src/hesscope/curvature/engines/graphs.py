@@ -15,7 +15,7 @@ from ..evaluation import gradient_of, value_of
 from ..faulty_modules import find_faulty_modules
 from ..problem import Problem
 from .backward import Place, place_of, pull_back
-from .kept import KeptGraphs, copy_strips, in_turn
+from .kept import KeptGraphs
 from .output_head import head_of
 
 _COLUMNS = 16  # vectors at a time in a batched product
@@ -88,7 +88,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
 
     def _pull_in_place(self, space: ParameterSpace, block: Tensor) -> Tensor:
         """Each vector gives its place to its product, so that a block costs one pass over fresh memory."""
-        out = copy_strips(block, torch.empty(block.shape, dtype=block.dtype, device=block.device))
+        out = block.clone()
         live, sources = self._live(self.sums, space)
         if not live:
             return out.zero_()
@@ -133,7 +133,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
             for few, totals in zip(torch.split(block, _COLUMNS), torch.split(out, _COLUMNS), strict=True):
                 self._pull_together(sources, targets, [few[:, places[name]] for name in live], rows, totals)
             return
-        for index, (vector, total) in enumerate(zip(in_turn(block), out, strict=True)):
+        for index, (vector, total) in enumerate(zip(block, out, strict=True)):
             cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
             pulled = pull_back(sources, targets, cotangents, keep=keep or index + 1 < len(block))
             for (_, place), piece in zip(rows.slices(), pulled, strict=True):

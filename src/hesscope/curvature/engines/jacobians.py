@@ -14,7 +14,7 @@ from ..losses.base import OutputLoss
 from ..problem import Problem
 from .backward import Place, place_of, pull_back
 from .head_terms import HeadTerms
-from .kept import KeptGraphs, in_turn
+from .kept import KeptGraphs
 from .output_head import head_of
 
 # Row-wise linear maps between J and Jᵀ, for example the loss's curvature; given the rows and their global index.
@@ -98,7 +98,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         """Σ_batches Jᵀ M J v for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         for group in self._groups():
-            for vector, total in zip(in_turn(block), out, strict=True):
+            for vector, total in zip(block, out, strict=True):
                 images = self._push(group, columns, vector)
                 cotangents = [
                     part.bend(middle, image)

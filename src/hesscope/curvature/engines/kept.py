@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-import torch
-from torch import Tensor
-
 from ...errors import refuse
 from ..data import bytes_of, examples_in, first_examples, halves, in_batches_of, in_larger_batches, tensors_of
 from ..problem import Problem
@@ -22,8 +19,6 @@ _FEW, _MORE = 8, 32  # examples on which graphs are measured
 _JOINED_BYTES = 500_000_000  # of a graph of joined batches
 _PARTS = 8  # joined batches take at most this part of the budget, so that it can be filled
 _TRANSIENT = 1.5  # of a graph is alive beside it in a backward pass (measured: 1 to 2; convolutions unfold)
-_ROOM = 16  # vectors at a time in the buffer that makes them contiguous: a cache line of float32
-_STRIP = 4096  # rows of a block that stay in the cache while they are transposed
 
 
 class Traced(Protocol):
@@ -261,20 +256,3 @@ def in_pieces(problem: Problem, batch: Any, work: Callable[[Any], _T]) -> Iterat
     warnings.warn(f"out of memory with {size} examples at a time; going on with halves of {size // 2}", stacklevel=3)
     for part in parts:
         yield from in_pieces(problem, part, work)
-
-
-def in_turn(block: Tensor) -> Iterator[Tensor]:
-    """The rows of `(k, n)`, each contiguous and good until the next: through a small buffer, as fresh pages are slow."""
-    if block.shape[0] == 1 or block.stride(1) == 1:
-        yield from block
-        return
-    room = torch.empty(min(_ROOM, block.shape[0]), block.shape[1], dtype=block.dtype, device=block.device)
-    for few in torch.split(block, _ROOM):
-        yield from copy_strips(few, room[: len(few)])
-
-
-def copy_strips(block: Tensor, room: Tensor) -> Tensor:
-    """A copy of a block into `room`, in strips that stay in the cache while they are transposed."""
-    for start in range(0, block.shape[1], _STRIP):
-        room[:, start : start + _STRIP] = block[:, start : start + _STRIP]
-    return room

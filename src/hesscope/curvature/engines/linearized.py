@@ -17,7 +17,6 @@ from ...space import ParameterSpace
 from ..problem import Problem, ScalarLoss
 from .backward import hessian_product, random_direction
 from .graphs import GradientGraphs
-from .kept import in_turn
 from .memory import is_out_of_memory
 
 _ROUNDING = 10  # in float32 6e-5 of a product's length, in float64 2e-11
@@ -86,7 +85,7 @@ class LinearizedGradient:
     def _traced_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         assert self._product is not None
         out = torch.empty(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
-        for vector, row in zip(in_turn(block), out, strict=True):
+        for vector, row in zip(block, out, strict=True):
             given = dict(zip(columns.names, columns.unpack(vector), strict=True))
             tangents = {
                 name: given[name].to(p.dtype) if name in given else torch.zeros_like(p)

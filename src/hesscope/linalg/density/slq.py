@@ -153,7 +153,7 @@ class SlqRun(Resumable):
         first, offset = self._first_outside_name(), self._first_name(len(self.chains))
         names = range(first, first + self.outliers.size)
         if self.outliers.size:
-            self.outside = torch.stack([vectors.pop(name) for name in names], 1).to(self.op.device)
+            self.outside = torch.stack([vectors.pop(name) for name in names]).T.to(self.op.device)
         self._loaded = state, {name - offset: row for name, row in vectors.items()}
         self._earlier += int(state["products"])
 

@@ -66,7 +66,7 @@ class KrylovBasis:
         """Apply H to the first `count` pending directions and move them into V."""
         m, b = self.size, min(count, self.pending)
         known = self.columns(0, len(self.names))
-        image = multiply(self.op, self.columns(m, m + b).contiguous())
+        image = multiply(self.op, self.columns(m, m + b))
         rest, h = project_out(self.layout, known, image)
         self.noise = max(self.noise, float(np.linalg.norm(h[:m] - self.C[:b].T)) if m else 0.0)
         corner = h[m : m + b]
@@ -94,7 +94,7 @@ class KrylovBasis:
     def vectors(self, y: Array) -> Tensor:
         """V y for coordinates `y` of shape `(size, k)`."""
         weights = torch.as_tensor(y, dtype=self.rows.dtype, device=self.rows.device)
-        return self.columns(0, self.size) @ weights
+        return (weights.T @ self.rows[: self.size]).T
 
     def restart(self, y: Array) -> None:
         """Keep only the combinations V y, with orthonormal columns `y`, that span an (almost) invariant part of T."""
@@ -121,7 +121,7 @@ class KrylovBasis:
         """Continue from `state`."""
         names = [int(name) for name in state["names"]]
         if names:
-            self._store(torch.stack([vectors[name] for name in names], 1).to(self.rows.device))
+            self._store(torch.stack([vectors[name] for name in names]).T.to(self.rows.device))
         self.names = names
         self.T, self.C, self.size = state["T"], state["C"], int(state["size"])
         self.next_name, self.noise, self.scale = int(state["next_name"]), float(state["noise"]), float(state["scale"])

@@ -77,8 +77,8 @@ class Lanczos:
 
     def vectors(self, y: Array) -> Tensor:
         """Q y for coordinates `(steps, k)`; needs `full`."""
-        basis = self.rows[: self.steps].T
-        return basis @ torch.as_tensor(y, dtype=basis.dtype, device=basis.device)
+        rows = self.rows[: self.steps]
+        return (torch.as_tensor(y, dtype=rows.dtype, device=rows.device).T @ rows).T
 
     def state(self) -> dict[str, Any]:
         """The small part of the state; the vectors are `rows`."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...measure import Array
 from ...operators import Layout
+from ...operators.columns import joined_columns
 
 
 def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, Array]:
@@ -18,7 +19,7 @@ def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, A
     before: Array | None = None
     for _ in range(4):
         h = layout.inner(basis, block)
-        block = torch.addmm(block, basis, h.to(block.dtype), alpha=-1)
+        block = torch.addmm(block.T, h.T.to(block.dtype), basis.T, alpha=-1).T
         total += h.cpu().numpy()
         after = layout.norms(block).cpu().numpy()
         if before is not None and bool((after >= 0.5 * before).all()):
@@ -37,7 +38,7 @@ def orthonormalise(layout: Layout, block: Tensor, drop: float, against: Tensor |
     for j in range(block.shape[1]):
         column = block[:, j : j + 1]
         if kept:
-            column, h = project_out(layout, torch.cat(kept, 1), column)
+            column, h = project_out(layout, joined_columns(kept), column)
             factor[: len(kept), j] = h[:, 0]
         length = float(layout.norms(column))
         if not length > drop:
@@ -49,5 +50,5 @@ def orthonormalise(layout: Layout, block: Tensor, drop: float, against: Tensor |
             unit = unit / float(layout.norms(unit))
         factor[len(kept), j] = length
         kept.append(unit)
-    q = torch.cat(kept, 1) if kept else block[:, :0]
+    q = joined_columns(kept) if kept else block[:, :0]
     return q, factor[: len(kept)]
