@@ -136,9 +136,9 @@ def error_of(values: Array, residual: float) -> float:
 
 def _remainder(basis: KrylovBasis, pencil: Pencil, c: Array, value: float) -> Tensor:
     """(H + A) x - φ P x for x = V c."""
-    x, image = basis.vectors(np.stack([c, basis.T @ c], 1)).T
-    image = image + _pending(basis, basis.C @ c)
-    return image + (pencil.added - value / pencil.scale) * x
+    both = basis.vectors(np.stack([c, basis.T @ c], 1))
+    image = both[:, 1] + _pending(basis, basis.C @ c)
+    return image + (pencil.added - value / pencil.scale) * both[:, 0]
 
 
 def _pending(basis: KrylovBasis, y: Array) -> Tensor:
