@@ -17,7 +17,9 @@ from typing import Any
 from hesscope import __version__
 from hesscope.cli.output import plain
 from hesscope.experiments import SeedTable, find, names, run_seeds
+from hesscope.experiments.long_runs import sharing
 from hesscope.experiments.running import sizes
+from hesscope.zoo.data import VARIABLE
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "docs" / "outcomes"
@@ -28,6 +30,7 @@ RUNS = (("quick", 5), ("default", 1))  # size and seeds, for every experiment
 def main(wanted: list[str]) -> None:
     """Those named (or all), at every size of the list; `NAME:SIZE` for one."""
     OUT.mkdir(exist_ok=True)
+    folder = os.environ.pop(VARIABLE, None)
     for size, seeds in RUNS:
         for name in names():
             if wanted and name not in wanted and f"{name}:{size}" not in wanted:
@@ -37,10 +40,12 @@ def main(wanted: list[str]) -> None:
                 continue
             started = time.perf_counter()
             experiment = find(name)
-            if size == "quick":  # as in tests, which have no data folder
-                os.environ.pop("HESSCOPE_DATA", None)
+            if size != "quick" and folder is not None:  # quick is as in tests, which have no data folder
+                os.environ[VARIABLE] = folder
             config = sizes(experiment)[size]
-            outcomes = run_seeds(experiment, config, seeds, True, STATE / f"{name}-{size}")
+            with sharing(STATE / "networks"):
+                outcomes = run_seeds(experiment, config, seeds, True, STATE / f"{name}-{size}")
+            outcomes[0].save(STATE / "done" / f"{name}.{size}")  # with its data, from which figures can be drawn again
             entry = {
                 "name": name,
                 "size": size,

@@ -33,6 +33,6 @@ def test_models_trained_together_are_those_trained_one_by_one() -> None:
     setting = Setting(width=6, depth=1, epochs=2, examples=300)
     together = trained(setting, 2)
     one_by_one = _trained.untrained(setting, 2)
-    _trained._train_one_by_one(setting, one_by_one, None)
+    _trained._train_one(setting, one_by_one, 1)
     for a, b in zip(together.models[1].parameters(), one_by_one.models[1].parameters(), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)

@@ -14,6 +14,7 @@ from ..files import make_folder, replace
 
 Listener = Callable[[str], None]
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
+_shared: ContextVar[Path | None] = ContextVar("shared", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
@@ -28,6 +29,16 @@ def keeping(folder: str | os.PathLike[str] | None, tell: Listener | None = None)
         _listener.reset(tokens[1])
 
 
+@contextmanager
+def sharing(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Inside, what experiments have in common (trained networks) is kept in this folder for the next of them."""
+    token = _shared.set(Path(folder))
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
 def progress(text: str) -> None:
     """Say how far a run has come."""
     listener = _listener.get()
@@ -36,10 +47,13 @@ def progress(text: str) -> None:
 
 
 class Kept:
-    """Tensors by name under one key; `key` must name everything that they depend on."""
+    """Tensors by name under one key; `key` must name everything that they depend on.
 
-    def __init__(self, key: str) -> None:
-        folder = _folder.get()
+    What is `common` to several experiments goes where `sharing` says.
+    """
+
+    def __init__(self, key: str, common: bool = False) -> None:
+        folder = (_shared.get() if common else None) or _folder.get()
         self._file = None if folder is None else folder / f"{sha256(key.encode()).hexdigest()[:24]}.pt"
 
     def load(self) -> dict[str, Any] | None:

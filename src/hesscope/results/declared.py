@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal
+from typing import Literal, Protocol
 
 from .claims import Claim
 
 Rule = Literal["<=", ">=", "<", ">", "in"]
-Basis = Literal["paper", "sampling theory"]
+Basis = Literal["paper", "sampling theory", "convention"]  # ours, where the paper has words and no number
 Measured = float | str | tuple[float, str]  # a number, why there is none, or a number and how to show it
 
 
 @dataclass(frozen=True)
 class Declared:
     """`limit` follows from `basis` in the way that `because` says; it never comes from what was measured.
+
+    Where the paper says "high" or "close" and prints no number, the limit is a convention of ours and says so.
 
     `printed` is the paper's own number, where it prints one. `corrected` claims replace what the paper says.
     """
@@ -64,44 +66,44 @@ class Declared:
         )
 
 
-def at_most(
-    id: str,
-    where: str,
-    says: str,
-    limit: float,
-    because: str,
-    *,
-    basis: Basis = "paper",
-    printed: float | None = None,
-    corrected: bool = False,
-) -> Declared:
-    """The number must not exceed the limit."""
-    return Declared(id, where, says, "<=", limit, because, basis, printed, corrected)
+class Limited(Protocol):
+    """What `at_most`, `at_least`, `less` and `more` are: a claim from a limit."""
+
+    def __call__(
+        self,
+        id: str,
+        where: str,
+        says: str,
+        limit: float,
+        because: str,
+        *,
+        basis: Basis = "paper",
+        printed: float | None = None,
+        corrected: bool = False,
+    ) -> Declared: ...
 
 
-def at_least(
-    id: str,
-    where: str,
-    says: str,
-    limit: float,
-    because: str,
-    *,
-    basis: Basis = "paper",
-    printed: float | None = None,
-    corrected: bool = False,
-) -> Declared:
-    """The number must not be below the limit."""
-    return Declared(id, where, says, ">=", limit, because, basis, printed, corrected)
+def _ruled(rule: Rule) -> Limited:
+    def make(
+        id: str,
+        where: str,
+        says: str,
+        limit: float,
+        because: str,
+        *,
+        basis: Basis = "paper",
+        printed: float | None = None,
+        corrected: bool = False,
+    ) -> Declared:
+        return Declared(id, where, says, rule, limit, because, basis, printed, corrected)
+
+    return make
 
 
-def less(id: str, where: str, says: str, limit: float, because: str, *, corrected: bool = False) -> Declared:
-    """The number must be below the limit: "smaller", "falls", "less" in the paper's words."""
-    return Declared(id, where, says, "<", limit, because, "paper", None, corrected)
-
-
-def more(id: str, where: str, says: str, limit: float, because: str, *, corrected: bool = False) -> Declared:
-    """The number must be above the limit: "larger", "grows", "more" in the paper's words."""
-    return Declared(id, where, says, ">", limit, because, "paper", None, corrected)
+at_most = _ruled("<=")
+at_least = _ruled(">=")
+less = _ruled("<")  # "smaller", "falls", "less" in the paper's words
+more = _ruled(">")  # "larger", "grows", "more" in the paper's words
 
 
 def between(
@@ -112,11 +114,12 @@ def between(
     high: float,
     because: str,
     *,
+    basis: Basis = "paper",
     printed: float | None = None,
     corrected: bool = False,
 ) -> Declared:
     """The number must lie in a range that the paper prints or states."""
-    return Declared(id, where, says, "in", (low, high), because, "paper", printed, corrected)
+    return Declared(id, where, says, "in", (low, high), because, basis, printed, corrected)
 
 
 def standard_errors(

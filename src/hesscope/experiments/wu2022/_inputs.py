@@ -40,12 +40,11 @@ def declared(row: InputRow) -> tuple[Declared, Declared]:
 def measure(setting: Setting, runs: int, kind: str, name: str) -> dict[str, Any]:
     """(v₁ᵀÊ[x])², λ₁/λ₂ and |μ|²/‖Σ‖ of all layers of a kind ("fc" or "conv") but the first of the network: (runs, layers)."""
     rows: list[Any] = []
-    layers: tuple[str, ...] = ()
+    models = trained(setting, runs)
+    layers = hidden_layers(models.models[0], kind)
     for run in range(runs):
         progress(f"{name}: network {run + 1} of {runs}")
-        models = trained(replace(setting, seed=setting.seed + 1000 * run))
-        layers = hidden_layers(models.models[0], kind)
-        decoupled = decouple_layers(models.problem(), layers, curvature="gauss_newton").values()
+        decoupled = decouple_layers(models.problem(run), layers, curvature="gauss_newton").values()
         rows.append([(d.alignment(), d.spectral_ratio(), _bound(d)) for d in decoupled])
     table = np.array(rows)
     return {"layers": np.array(layers), "alignment": table[:, :, 0], "ratio": table[:, :, 1], "bound": table[:, :, 2]}

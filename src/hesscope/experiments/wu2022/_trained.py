@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from ..._version import __version__
 from ...curvature import Problem
 from ...errors import refuse
 from ...rng import Rng
@@ -21,6 +23,7 @@ from ...zoo.training import descend, shuffled_batches
 from ..long_runs import Kept, progress
 
 NETWORKS = ("dense", "lenet5", "vgg11", "resnet18")
+NARROW = 64  # dense networks up to this width are trained together: beyond, stacked weights are no faster
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,15 @@ class Setting:
     rate: float = 0.1
     momentum: float = 0.0
     weight_decay: float = 0.0
+    measured_on: int | None = None  # examples of the Hessian, the first of those trained on; all for None
     data_dir: str | None = None
     seed: int = 0
+
+
+# What default sizes share, so that networks trained for one experiment serve the others: all of MNIST for five epochs at
+# the paper's rate, and the 10,000 images of CIFAR-10 at hand for fifteen epochs at five times that rate.
+MNIST: dict[str, Any] = {"data": "mnist", "epochs": 5, "rate": 0.01, "measured_on": 2000}
+CIFAR: dict[str, Any] = {"data": "cifar10", "epochs": 15, "rate": 0.05, "measured_on": 1000}
 
 
 @dataclass(frozen=True)
@@ -50,11 +60,12 @@ class Trained:
 
     models: list[nn.Module]
     examples: Examples
+    measured_on: int | None = None
 
     def problem(self, index: int = 0, params: str | list[str] = "*") -> Problem:
-        """Mean cross-entropy of one model on the training data, with frozen batch-norm statistics."""
-        data = (self.examples.x, self.examples.y)
-        return Problem.of(self.models[index].eval(), "cross_entropy", data, params, batch_size=1024)
+        """Mean cross-entropy of one model on (the first of) the training data, with frozen batch-norm statistics."""
+        data = self.examples.first(self.measured_on)
+        return Problem.of(self.models[index].eval(), "cross_entropy", (data.x, data.y), params, batch_size=1024)
 
     @property
     def accuracy(self) -> float:
@@ -84,49 +95,68 @@ def examples(setting: Setting) -> Examples:
 def untrained(setting: Setting, count: int = 1) -> Trained:
     """Models at initialisation."""
     data = examples(setting)
-    return Trained([_network(setting, data, Rng(setting.seed).child("model", i)) for i in range(count)], data)
+    models = [_network(setting, data, Rng(setting.seed).child("model", i)) for i in range(count)]
+    return Trained(models, data, setting.measured_on)
+
+
+def plain(setting: Setting) -> Setting:
+    """The setting alone, without what an experiment adds to it."""
+    return Setting(**{name: getattr(setting, name) for name in Setting.__dataclass_fields__})
 
 
 def trained(setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Module]], None] | None = None) -> Trained:
     """`count` models from different initialisations and orders of the data, by SGD; `watch(epoch, models)` may look on.
 
     Where an experiment keeps what is done, so does this one every fiftieth of its epochs, unless someone watches.
-    Dense networks without batch-norm are trained together with stacked weights: for small ones that is faster than
-    one after the other, since most of a step is overhead.
+    Small dense networks without batch-norm are trained together with stacked weights: that is faster than one after
+    the other, since most of a step is overhead.
     """
+    setting = plain(setting)
     found = untrained(setting, count)
-    together = count > 1 and setting.network == "dense" and not setting.batch_norm
-    (_train_together if together else _train_one_by_one)(setting, found, watch)
+    if count > 1 and setting.network == "dense" and setting.width <= NARROW and not setting.batch_norm:
+        _train_together(setting, found, watch)
+    elif watch is not None:
+        _train_watched(setting, found, watch)
+    else:
+        for i in range(count):
+            _train_one(setting, found, i)
     for model in found.models:
         model.eval()
     return found
 
 
-def _train_one_by_one(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None] | None) -> None:
-    x, y = found.examples.x, found.examples.y
+def _train_watched(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None]) -> None:
     optimizers = [_sgd(setting, list(model.parameters())) for model in found.models]
-    kept = Kept(repr(("one by one", setting, len(found.models))))
-    start = 0
-    if watch is None and (state := kept.load()) is not None:
-        start = int(state["epoch"])
-        for model, optimizer, weights, moments in zip(
-            found.models, optimizers, state["models"], state["optimizers"], strict=True
-        ):
-            model.load_state_dict(weights)
-            optimizer.load_state_dict(moments)
-    for epoch in range(start, setting.epochs):
-        if watch is not None:
-            watch(epoch, found.models)
-        for i, (model, optimizer) in enumerate(zip(found.models, optimizers, strict=True)):
-            model.train()
-            descend(optimizer, _order(setting, len(x), i, epoch), partial(_loss, model, x, y))
+    for epoch in range(setting.epochs):
+        watch(epoch, found.models)
+        for i, optimizer in enumerate(optimizers):
+            _epoch(setting, found, i, optimizer, epoch)
         if _looked(setting, epoch):
             progress(f"{setting.network} on {setting.data}: epoch {epoch + 1} of {setting.epochs}")
-            if watch is None:
-                models, moments = [m.state_dict() for m in found.models], [o.state_dict() for o in optimizers]
-                kept.save({"epoch": epoch + 1, "models": models, "optimizers": moments})
-    if watch is not None:
-        watch(setting.epochs, found.models)
+    watch(setting.epochs, found.models)
+
+
+def _train_one(setting: Setting, found: Trained, index: int) -> None:
+    model = found.models[index]
+    optimizer = _sgd(setting, list(model.parameters()))
+    # The same network serves several experiments, whatever they measure and wherever the data lie.
+    kept = Kept(repr((replace(setting, measured_on=None, data_dir=None), index, __version__)), common=True)
+    start = 0
+    if (state := kept.load()) is not None:
+        start = int(state["epoch"])
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    for epoch in range(start, setting.epochs):
+        _epoch(setting, found, index, optimizer, epoch)
+        if _looked(setting, epoch):
+            progress(f"{setting.network} {index + 1} on {setting.data}: epoch {epoch + 1} of {setting.epochs}")
+            kept.save({"epoch": epoch + 1, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
+
+
+def _epoch(setting: Setting, found: Trained, index: int, optimizer: torch.optim.SGD, epoch: int) -> None:
+    x, y, model = found.examples.x, found.examples.y, found.models[index]
+    model.train()
+    descend(optimizer, _order(setting, len(x), index, epoch), partial(_loss, model, x, y))
 
 
 def _sgd(setting: Setting, parameters: list[nn.Parameter] | list[Tensor]) -> torch.optim.SGD:

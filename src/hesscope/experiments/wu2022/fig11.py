@@ -13,31 +13,31 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import Measured, judge, less, more
-from ._trained import Setting, trained
+from ._trained import CIFAR, Setting, trained
 
 SOURCE = "Wu et al., Figures 11 to 15, Definition F.1"
 FIGURE = {"fc1": "Figures 11 and 12", "fc2": "Figure 13", "conv1": "Figure 14", "conv2": "Figure 15"}
 CLAIMS = (
     *(
         more(f"{layer}-first", f"Wu et al., {figure}", f"{layer}: the top eigenvectors belong to the first eigenvector of E[x xᵀ] (mean "
-             "correspondence of the first c - 1)", 0.5, "“a strong correlation with the first eigenvector”: most of each of them")
+             "correspondence of the first c - 1)", 0.5, "“a strong correlation with the first eigenvector”: most of each of them", basis="convention")
         for layer, figure in FIGURE.items()
     ),
     more("fc1-first-m", f"Wu et al., {FIGURE['fc1']}", "fc1: so do the top m (mean correspondence of the first m = 120)", 0.5,
-         "“the top 120 eigenvectors ... the first eigenvector of E[x xᵀ] (horizontal pattern)”"),
+         "“the top 120 eigenvectors ... the first eigenvector of E[x xᵀ] (horizontal pattern)”", basis="convention"),
     more("fc1-diagonal", f"Wu et al., {FIGURE['fc1']}", "fc1: the i-th of the top m eigenvectors corresponds to the i-th of E[M] (share of "
-         "columns whose largest entry lies within one place of the diagonal)", 0.5, "“roughly ..., as shown by the diagonal pattern”"),
-    more("fc2-diagonal", f"Wu et al., {FIGURE['fc2']}", "fc2: the same for the first c - 1 = 9", 0.5, "“the diagonal pattern in (b)”"),
+         "columns whose largest entry lies within one place of the diagonal)", 0.5, "“roughly ..., as shown by the diagonal pattern”", basis="convention"),
+    more("fc2-diagonal", f"Wu et al., {FIGURE['fc2']}", "fc2: the same for the first c - 1 = 9", 0.5, "“the diagonal pattern in (b)”", basis="convention"),
     less("fc2-stops", f"Wu et al., {FIGURE['fc2']}", "fc2: beyond dimension 9 both stop (mean correspondence with the first eigenvector of "
-         "columns 10 to 18 over columns 1 to 9)", 0.5, "“stops at dimension 9”: less than half is left"),
+         "columns 10 to 18 over columns 1 to 9)", 0.5, "“stops at dimension 9”: less than half is left", basis="convention"),
     *(
         less(f"{layer}-no-diagonal", f"Wu et al., {FIGURE[layer]}", f"{layer}: with E[M] there is no diagonal (the same share, first c - 1)",
-             0.5, "“the correspondence matrices with E[M] do not exhibit the diagonal pattern”")
+             0.5, "“the correspondence matrices with E[M] do not exhibit the diagonal pattern”", basis="convention")
         for layer in ("conv1", "conv2")
     ),
     *(
         more(f"{layer}-alike", f"Wu et al., {figure}", f"{layer}: exact and decoupled Hessian show the same pattern (r² of the two "
-             "correspondence matrices with E[x xᵀ])", 0.5, "“the similarity between the first row and the second row”: most of the variance")
+             "correspondence matrices with E[x xᵀ])", 0.5, "“the similarity between the first row and the second row”: most of the variance", basis="convention")
         for layer, figure in FIGURE.items()
     ),
 )  # fmt: skip
@@ -120,7 +120,7 @@ EXPERIMENT = Experiment(
     title="Eigenvector correspondence matrices of LeNet5",
     source="Wu et al., Figures 11 to 15",
     quick=Config(examples=600, epochs=40, k=20),
-    default=Config(data="cifar10", examples=4000, epochs=30, rate=0.03, k=130, shown=130),
+    default=Config(**CIFAR, k=130, shown=130),
     paper=Config(data="cifar10", epochs=1000, rate=0.01, k=130, shown=130),
     run=run,
     claims=CLAIMS,

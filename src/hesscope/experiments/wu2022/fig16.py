@@ -22,7 +22,7 @@ from ._trained import NETWORKS, Setting, trained
 CLAIMS = tuple(
     more(f"layer-{place}", f"Wu et al., Figure {15 + place}", f"Layer {place} of the list (paper: conv{place} of VGG11): the top c - 1 eigenvectors "
          "belong to the first eigenvector of E[x xᵀ] (mean correspondence)", 0.5, "“a strong correlation with the first eigenvector”: most of "
-         "each of them")
+         "each of them", basis="convention")
     for place in (1, 2, 3)
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from ...kron import Decoupling, decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import Measured, at_most, judge, more
-from ._trained import Setting, examples, trained
+from ._trained import CIFAR, Setting, examples, trained
 
 SOURCE = "Wu et al., Figures 19 and 20, Section F.4"
 CLAIMS = tuple(
@@ -22,13 +22,13 @@ CLAIMS = tuple(
     for layer in ("fc1", "fc2", "fc3")
     for one in (
         more(f"{layer}-rank-one", "Wu et al., Figure 19", f"{layer}: E[x xᵀ] is approximately of rank one all along training (smallest share "
-             "of the first eigenvalue in the trace)", 0.5, "“always approximately rank 1”: the first is more than all others together"),
+             "of the first eigenvalue in the trace)", 0.5, "“always approximately rank 1”: the first is more than all others together", basis="convention"),
         more(f"{layer}-c-large", "Wu et al., Figure 20", f"{layer}: E[M] has around c large eigenvalues all along training (smallest share of "
-             "the first c in the trace)", 0.5, "“always have around c large eigenvalues”: they are more than all others together"),
+             "the first c in the trace)", 0.5, "“always have around c large eigenvalues”: they are more than all others together", basis="convention"),
         at_most(f"{layer}-initial", "Wu et al., Section 7", f"{layer}: the decoupling is most accurate at initialisation, where it is proved "
                 "(relative spectral error there over the smallest)", 1.0, "“our theory only applies to the initialization”"),
         more(f"{layer}-overlap", SOURCE, f"{layer}: the top c - 1 eigenspaces of the exact and the decoupled Hessian keep agreeing (smallest "
-             "overlap)", 0.5, "“works reasonably well on the top eigenspace”: for most of it"),
+             "overlap)", 0.5, "“works reasonably well on the top eigenspace”: for most of it", basis="convention"),
     )
 )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Config(Setting):
 def run(config: Config) -> Outcome:
     """Eigenvalues of E[x xᵀ] and E[M], spectral and Frobenius error and overlap, per layer at several epochs."""
     data = examples(config)
+    some = data.first(config.measured_on)
     epochs = np.unique(np.linspace(0, config.epochs, config.looks).round().astype(int))
     space = data.classes - 1
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in config.layers}
@@ -51,7 +52,7 @@ def run(config: Config) -> Outcome:
 
     def look(epoch: int, models: list[nn.Module]) -> None:
         if epoch in epochs:
-            problem = Problem.of(models[0].eval(), "cross_entropy", (data.x, data.y))
+            problem = Problem.of(models[0].eval(), "cross_entropy", (some.x, some.y))
             losses.append(problem.loss_value())
             for name, d in decouple_layers(problem, config.layers).items():
                 rows[name].append(_measure(d, space, config.k))
@@ -112,9 +113,7 @@ EXPERIMENT = Experiment(
     title="Both factors and the error of the conjecture along training",
     source="Wu et al., Figures 19 and 20",
     quick=Config(width=40, examples=600, epochs=40, looks=3),
-    default=Config(
-        data="cifar10", examples=2000, network="lenet5", hidden=("fc1", "fc2", "fc3"), epochs=40, rate=0.02, looks=4
-    ),
+    default=Config(**CIFAR, network="lenet5", hidden=("fc1", "fc2", "fc3"), looks=4),
     paper=Config(data="cifar10", network="lenet5", hidden=("fc1", "fc2", "fc3"), epochs=1000, rate=0.01, looks=11),
     run=run,
     claims=CLAIMS,

@@ -12,7 +12,7 @@ from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import judge, less, more
 from ._spectra import closeness, widest_gap
-from ._trained import Setting, trained, untrained
+from ._trained import MNIST, Setting, trained, untrained
 
 SOURCE = "Wu et al., Figure 2, Section 5.1"
 CLAIMS = tuple(
@@ -20,15 +20,15 @@ CLAIMS = tuple(
     for layer in ("fc1", "fc2", "fc3")
     for one in (
         more(f"{layer}-initial", "Wu et al., Theorem 4.1", f"{layer}, initialisation: the top c - 1 eigenspaces of the exact and the "
-             "decoupled Hessian agree (overlap)", 0.5, "“overlap > 1 - ε”: most of it at finite width"),
+             "decoupled Hessian agree (overlap)", 0.5, "“overlap > 1 - ε”: most of it at finite width", basis="convention"),
         more(f"{layer}-overlap", SOURCE, f"{layer}, trained: the top c - 1 eigenspaces agree (overlap)", 0.5,
-             "“works reasonably well on the top eigenspace”: for most of it"),
+             "“works reasonably well on the top eigenspace”: for most of it", basis="convention"),
         less(f"{layer}-values", SOURCE, f"{layer}, trained: the top c - 1 eigenvalues agree (mean |log quotient| over the range of the "
-             "exact ones on that scale)", 1, "the two curves of the figure are closer to each other than they are long"),
+             "exact ones on that scale)", 1, "the two curves of the figure are closer to each other than they are long", basis="convention"),
         more(f"{layer}-outliers", f"{SOURCE} and 5.2", f"{layer}, trained: c - 1 eigenvalues stand out (quotient λ_(c-1)/λ_c over the "
              "largest other one among the first 2(c - 1), but the first)", 1, "“the eigengap at c - 1”"),
         less(f"{layer}-error", "Wu et al., (3)", f"{layer}, trained: the error of the decoupling is small (relative spectral norm)", 0.5,
-             "“ε a small constant”: less than half"),
+             "“ε a small constant”: less than half", basis="convention"),
     )
 )  # fmt: skip
 
@@ -99,7 +99,7 @@ EXPERIMENT = Experiment(
     title="Exact and decoupled layer-wise Hessians of F-200²",
     source="Wu et al., Figure 2",
     quick=Config(width=40, epochs=40, k=20),
-    default=Config(data="mnist", width=200, epochs=5, rate=0.01),
+    default=Config(**MNIST, width=200),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01),
     run=run,
     claims=CLAIMS,

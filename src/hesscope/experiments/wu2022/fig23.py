@@ -14,24 +14,24 @@ from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import Measured, judge, less, more
 from ._spectra import closeness
-from ._trained import Setting, trained
+from ._trained import Setting, plain, trained
 
 SOURCE = "Wu et al., Figures 9 and 23, Section G.3.3"
 NORMED = "Wu et al., Figures 26 to 28, Section G.4"
 CLAIMS = (
     less("early", SOURCE, "fc2 of F-200²: the premise τ_m γ₁ > τ₁ γ₂ fails, so the overlap peaks before m (place of its peak over m)", 0.5,
-         "“an early peak around 10”, of m = 200"),
+         "“an early peak around 10”, of m = 200", basis="convention"),
     more("reach", SOURCE, "... where Kronecker factors predict it: the first c - 1 eigenvectors belong to Ê[x] more than the next (mean "
          "correspondence, 1 to 9 over 10 to 18)", 1, "“little of the 10-19 dimensional eigenspace were contributed by Ê[x]”"),
     less("second", SOURCE, "... since τ_c γ₁ < τ₁ γ₂ (quotient of the two)", 1, "“it has τ₁₀ γ₁ < τ₁ γ₂”"),
     less("bn-rank", NORMED, "LeNet5-BN, fc1: E[x xᵀ] is no longer close to rank one (share of its first eigenvalue in the trace)", 0.5,
-         "“no longer close to rank 1”: less than all others together"),
+         "“no longer close to rank 1”: less than all others together", basis="convention"),
     less("bn-first", NORMED, "LeNet5-BN, fc1: few eigenvectors belong to its first eigenvector (mean correspondence of the first m, or of all "
-         "computed)", 0.5, "“only very few eigenvectors ... will have high correspondence”"),
+         "computed)", 0.5, "“only very few eigenvectors ... will have high correspondence”", basis="convention"),
     less("bn-peak", NORMED, "LeNet5-BN, fc1: the overlap of models has no peak at m (overlap at m over that at the largest k)", 1,
          "“the disappearance of peak in top eigenspace overlap”"),
     less("bn-values", NORMED, "LeNet5-BN, fc1: the decoupling still gives the top c - 1 eigenvalues (mean |log quotient| over their range on that "
-         "scale)", 1, "Figure 28's two curves are closer to each other than they are long"),
+         "scale)", 1, "Figure 28's two curves are closer to each other than they are long", basis="convention"),
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ class Config(Setting):
 
 def run(config: Config) -> Outcome:
     """Overlap of models, spectra of both factors and correspondence with E[x xᵀ], for both cases."""
-    base = Setting(**{name: getattr(config, name) for name in Setting.__dataclass_fields__})
+    base = plain(config)
     cases = {
         "fc2": (base, config.k),
         "fc1": (

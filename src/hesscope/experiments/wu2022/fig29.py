@@ -13,7 +13,7 @@ from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import judge, less, more
 from ...rng import Rng
-from ._trained import Setting, trained, untrained
+from ._trained import MNIST, Setting, trained, untrained
 
 SOURCE = "Wu et al., Figures 29 and 30, Section G.5"
 CLAIMS = (
@@ -27,7 +27,7 @@ CLAIMS = (
     less("class-weak", "Wu et al., Figure 30", "... but the logits still hold more (variance between classes over that between logits, at the "
          "minimum)", 1, "“clustering by class is weak”"),
     more("centres", "Wu et al., (273)", "At initialisation the centres are the rows of (I - 11ᵀ/c) S up to scale (mean cosine, with "
-         "activation frequencies)", 0.5, "“approximately”: more along them than across", corrected=True),
+         "activation frequencies)", 0.5, "“approximately”: more along them than across", corrected=True, basis="convention"),
     less("factor", "Wu et al., (273)", "(273) misses 2^-(L-p): the printed centres are too long (|log| of the length with activation "
          "frequencies over |log| of the printed one, both against the measured centres)", 1, "the corrected length must be the nearer one",
          corrected=True),
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
     title="Clustering of logit gradients",
     source="Wu et al., Figures 29 and 30",
     quick=Config(width=48, epochs=30),
-    default=Config(data="mnist", examples=10000, width=200, epochs=30, rate=0.05),
+    default=Config(**MNIST, width=200),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01),
     run=run,
     claims=CLAIMS,

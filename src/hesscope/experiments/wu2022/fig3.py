@@ -31,7 +31,7 @@ CLAIMS = (
     ),
     *(
         less(f"{case}-similar", SOURCE, f"{case}: the two spectra are similar (mean |log quotient| of the top c - 1 of the layer's and "
-             "λ₁(E[xxᵀ]) τ_i, over the range on that scale)", 1, "the two curves are closer to each other than they are long")
+             "λ₁(E[xxᵀ]) τ_i, over the range on that scale)", 1, "the two curves are closer to each other than they are long", basis="convention")
         for case in CASES
     ),
 )  # fmt: skip
@@ -80,7 +80,9 @@ EXPERIMENT = Experiment(
     title="Spectra of output Hessians and layer Hessians",
     source="Wu et al., Figure 3",
     quick=Config(width=64, epochs=30, examples=600, random_epochs=80),
-    default=Config(data="mnist", examples=10000, width=200, epochs=20, rate=0.05, k=40, random_epochs=60),
+    default=Config(
+        data="mnist", examples=10000, width=200, epochs=20, rate=0.05, k=40, random_epochs=60, measured_on=4000
+    ),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01, k=40, random_epochs=1000),
     run=run,
     claims=CLAIMS,

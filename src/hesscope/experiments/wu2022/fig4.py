@@ -11,7 +11,7 @@ from ...kron import ModelOverlap, model_overlap
 from ...plots import kron as plots
 from ...results.claims import Experiment, Outcome
 from ...results.declared import Measured, at_least, between, judge, less, more, standard_errors
-from ._trained import Setting, trained
+from ._trained import MNIST, Setting, trained
 
 SOURCE = "Wu et al., Figure 4, Theorem G.1"
 HIDDEN, LAST = ("fc1", "fc2"), "last"
@@ -24,9 +24,9 @@ CLAIMS = (
                      "standard errors over pairs", 4.0, "“surprisingly high overlap”: 4 standard errors above k/(m n)",
                      basis="sampling theory"),
             between(f"{layer}-peak", SOURCE, f"{layer}: the overlap peaks at the output dimension m (place of the largest overlap of all k "
-                    "up to 3m, over m)", 0.9, 1.1, "“the overlap peaks at the output dimension m”, to a tenth", printed=1.0),
+                    "up to 3m, over m)", 0.9, 1.1, "“the overlap peaks at the output dimension m”, to a tenth", printed=1.0, basis="convention"),
             between(f"{layer}-reach", "Wu et al., Section G.3.3", f"{layer}: it peaks where the premise τ_k γ₁ > τ₁ γ₂ ends (place over that "
-                    "k)", 0.9, 1.1, "“predict the condition can be satisfied up to which dimension”, to a tenth", corrected=True),
+                    "k)", 0.9, 1.1, "“predict the condition can be satisfied up to which dimension”, to a tenth", corrected=True, basis="convention"),
             less(f"{layer}-after", "Wu et al., Section G.3.1", f"{layer}: it falls after m (overlap at 2m over that at m)", 1,
                  "“decreasing overlap after output dimension”"),
             standard_errors(f"{layer}-linear", "Wu et al., Theorem G.1", f"{layer}: up to where the premise reaches it grows as "
@@ -34,7 +34,7 @@ CLAIMS = (
         )
     ),
     more("last-constant", "Wu et al., Section G.3.2, Figure 22", "Output layer: units cannot be permuted, so the overlap does not start at "
-         "1/m (mean over k <= m/2 over that at k = m)", 0.5, "“will stay high before dimension m”, “around a constant”"),
+         "1/m (mean over k <= m/2 over that at k = m)", 0.5, "“will stay high before dimension m”, “around a constant”", basis="convention"),
 )  # fmt: skip
 
 
@@ -100,9 +100,7 @@ EXPERIMENT = Experiment(
     title="Overlap of the top eigenspaces of independently trained models",
     source="Wu et al., Figures 1 and 4",
     quick=Config(width=8, depth=1, epochs=40, k=30),
-    default=Config(
-        data="mnist", examples=10000, width=30, depth=2, epochs=20, k=80, layers=("fc1", "fc2", "fc3"), last="fc3"
-    ),
+    default=Config(**MNIST, width=50, depth=2, models=4, k=110, layers=("fc1", "fc2", "fc3"), last="fc3"),
     paper=Config(
         data="mnist", width=200, depth=2, epochs=1000, rate=0.01, k=600, layers=("fc1", "fc2", "fc3"), last="fc3"
     ),

@@ -24,16 +24,16 @@ CLAIMS = (
     ),
     *(
         more(f"{layer}-common", SOURCE, f"{layer}: it comes from a common structure, not from training alike (overlap at k = m, different "
-             "hyper-parameters over the same)", 0.5, "“a common structure instead of similarities in training process”: most of it")
+             "hyper-parameters over the same)", 0.5, "“a common structure instead of similarities in training process”: most of it", basis="convention")
         for layer in LAYERS
     ),
     *(
         between(f"{layer}-peak", SOURCE, f"{layer}: the position of the peak agrees with the output dimension m (place of the largest "
-                "overlap of all k, over m)", 0.8, 1.25, "“roughly agrees”: to a quarter", printed=1.0)
+                "overlap of all k, over m)", 0.8, 1.25, "“roughly agrees”: to a quarter", printed=1.0, basis="convention")
         for layer in LAYERS[:4]
     ),
     more("fc3-constant", SOURCE, "fc3: no linear growth from 0 as in other layers (mean overlap over k <= m/2 over that at k = m)", 0.5,
-         "“we are not observing a linear growth starting from 0”: that would give a half at most"),
+         "“we are not observing a linear growth starting from 0”: that would give a half at most", basis="convention"),
 )  # fmt: skip
 
 

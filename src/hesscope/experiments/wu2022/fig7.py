@@ -16,7 +16,7 @@ from ._trained import Setting, trained
 FIGURE = {"vgg11": "Figure 7", "resnet18": "Figure 8"}
 CLAIMS = (
     *(
-        more(f"{network}-{what}", f"Wu et al., {figure}", f"{network}: {text}", 0.5, because)
+        more(f"{network}-{what}", f"Wu et al., {figure}", f"{network}: {text}", 0.5, because, basis="convention")
         for network, figure in FIGURE.items()
         for what, text, because in (
             ("peaks", "the overlap of most convolutions peaks around their number of output channels m (share of the layers measured whose "

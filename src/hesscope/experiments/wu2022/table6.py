@@ -12,13 +12,13 @@ from ...results.claims import Experiment, Outcome
 from ...results.declared import at_least, judge, more
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_6, TABLE_7
-from ._trained import Setting
+from ._trained import Setting, plain
 
 ROWS = (*TABLE_6, *TABLE_7)
 SOURCE = "Wu et al., Tables 6 and 7"
 CLAIMS = (
     more("dominates", SOURCE, "The mean dominates: in every layer measured, the top eigenvector of E[x xᵀ] is nearer to Ê[x] than "
-         "to anything else (smallest (v₁ᵀÊ[x])²)", 0.5, "“E[x]E[xᵀ] indeed dominated the autocorrelation matrix”"),
+         "to anything else (smallest (v₁ᵀÊ[x])²)", 0.5, "“E[x]E[xᵀ] indeed dominated the autocorrelation matrix”", basis="convention"),
     at_least("bound", "Wu et al., (264)", "λ₁/λ₂ >= |E x|²/‖Σ‖, without the -1, in every fully connected layer (smallest quotient)",
              1 - 1e-9, "an inequality, up to rounding", corrected=True),
     *(one for row in ROWS for one in declared(row)),
@@ -40,7 +40,7 @@ def run(config: Config) -> Outcome:
     unknown = [name for name in config.rows if name not in known]
     if unknown:
         refuse("rows must be of Tables 6 and 7", f"{unknown}", f"There are: {', '.join(known)}.")
-    base = Setting(**{name: getattr(config, name) for name in Setting.__dataclass_fields__})
+    base = plain(config)
     data: dict[str, Any] = {}
     for name in config.rows:
         kind = "conv" if known[name].table == 7 else "fc"

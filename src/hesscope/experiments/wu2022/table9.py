@@ -10,7 +10,7 @@ from ...results.claims import Experiment, Outcome
 from ...results.declared import judge, less
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_9
-from ._trained import Setting
+from ._trained import Setting, plain
 
 SOURCE = "Wu et al., Table 9, Section G.4"
 CLAIMS = (
@@ -36,7 +36,7 @@ def run(config: Config) -> Outcome:
     unknown = [name for name in config.rows if name not in known]
     if unknown:
         refuse("rows must be of Table 9", f"{unknown}", f"There are: {', '.join(known)}.")
-    base = Setting(**{name: getattr(config, name) for name in Setting.__dataclass_fields__})
+    base = plain(config)
     cases = {name: setting_of(known[name], base) for name in config.rows}
     if not cases:
         cases = {name: replace(base, network=name, batch_norm=True) for name in ("dense", "lenet5")}
@@ -44,10 +44,10 @@ def run(config: Config) -> Outcome:
     quotients: dict[str, list[float]] = {"alignment": [], "ratio": []}
     for name, setting in cases.items():
         data[name] = measure(setting, config.runs, "fc", name)
-        plain = f"{name}, without"
-        data[plain] = measure(replace(setting, batch_norm=False), config.runs, "fc", plain)
+        without = f"{name}, without"
+        data[without] = measure(replace(setting, batch_norm=False), config.runs, "fc", without)
         for key, found in quotients.items():
-            found.append(float(data[name][key].mean() / data[plain][key].mean()))
+            found.append(float(data[name][key].mean() / data[without][key].mean()))
     measured = in_rows(TABLE_9, data) | {key: max(found) for key, found in quotients.items()}
     return Outcome("wu2022.table9", asdict(config), data, judge(CLAIMS, measured))
 

@@ -29,11 +29,11 @@ CLAIMS = (
     less("layer-gap", "Wu et al., (6)", "λ_c/λ_(c-1) of H falls with n (largest over smallest n)", 1, "“< ε” as n grows"),
     less("output-gap", "Wu et al., (7)", "λ_c/λ_(c-1) of E[M] falls with n (largest over smallest n)", 1, "“< ε” as n grows"),
     less("printed", "Wu et al., Theorem 4.2", "As printed, with the rows of W: the top eigenspace of E[M] approaches them (1 - overlap, "
-         "largest n over smallest)", 0.5, "“overlap > 1 - ε” as n grows: at least halved over this range"),
+         "largest n over smallest)", 0.5, "“overlap > 1 - ε” as n grows: at least halved over this range", basis="convention"),
     standard_errors("printed-limit", "Wu et al., Theorem 4.2", "It does not: the overlap tends to 1/(1 + (2/π) arcsin(1/π)) = 0.829 "
                     "(extrapolated in 1/n)", corrected=True),
     less("corrected", "Wu et al., Theorem 4.2", "With activation probabilities, the rows of (I - 11ᵀ/c) W Π, it does (1 - overlap, largest n "
-         "over smallest)", 0.5, "“overlap > 1 - ε” as n grows: at least halved over this range", corrected=True),
+         "over smallest)", 0.5, "“overlap > 1 - ε” as n grows: at least halved over this range", corrected=True, basis="convention"),
     less("matrix", "Wu et al., (8)", "(8) with π = Φ(S/(√(π-1)|W|)) in place of 1/2 is nearer to E[M] (relative error over that of the printed "
          "one, largest n)", 1, "the corrected form must be the nearer one", corrected=True),
     less("matrix-limit", "Wu et al., (8)", "... and approaches it (relative error, largest over smallest n)", 1, "a limit: the error falls",
