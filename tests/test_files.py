@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -27,10 +28,11 @@ from hesscope.files import HOST, replace, unfinished
 from hesscope.folders import MARKER, Lock, StateFolder
 from hesscope.linalg import Estimate, eigenpairs
 from hesscope.result import Result
+from hesscope.results.claims import Outcome
 from linalg.cases import Rotated, network_like
+from offspring import Child, command
 
 QUICK = ["--k", "3", "--smallest", "1", "--probes", "2", "--steps", "20", "--formats", "png", "--decouple", "0"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def problem() -> hs.Problem:
@@ -157,35 +159,38 @@ class Pair(Result):
     array: Any
 
 
+def save_and_die(stem: str, last: int) -> None:
+    """At the `last` call of the system; the number is what is saved."""
+    calls = 0
+
+    def counting(old: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            os._exit(9)
+        return old(*arguments, **options)
+
+    for name in ("replace", "fsync", "unlink"):
+        setattr(os, name, partial(counting, getattr(os, name)))
+    Outcome("x", {"n": last}, {"a": np.full(4, last)}, ()).save(stem)
+
+
 def test_a_result_killed_at_any_step_of_saving_is_the_old_or_the_new_one(tmp_path: Path) -> None:
-    script = """
-import os, sys, numpy as np
-from hesscope.results.claims import Claim, Outcome
-calls, last = [0], int(sys.argv[2])
-for name in ("replace", "fsync", "unlink"):
-    def counting(*a, old=getattr(os, name), **k):
-        calls[0] += 1
-        if calls[0] == last: os._exit(9)
-        return old(*a, **k)
-    setattr(os, name, counting)
-n = int(sys.argv[3])
-Outcome("x", {"n": n}, {"a": np.full(4, n)}, ()).save(sys.argv[1])
-"""
-    stem = str(tmp_path / "r")
+    stem = str(tmp_path / "files/r")
     versions = []
     for step in range(12):
-        done = subprocess.run([sys.executable, "-c", script, stem, str(step), str(step)], env=ENVIRONMENT)
+        code = Child(save_and_die, stem, step, folder=tmp_path).wait()
         found = Result.load(stem)
         number = found.config["n"]  # type: ignore[attr-defined]
         assert (found.data["a"] == number).all()  # type: ignore[attr-defined]
-        versions.append((done.returncode, number == step))
+        versions.append((code, number == step))
     codes = [code for code, _ in versions]
     assert codes[0] == 0
     assert 9 in codes[1:]
     assert 0 in codes[1:]
     assert {new for code, new in versions if code == 9} == {True, False}
     assert all(new for code, new in versions if code == 0)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.json", "r.npz"]
+    assert sorted(p.name for p in Path(stem).parent.iterdir()) == ["r.json", "r.npz"]
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.npz"])
@@ -303,23 +308,25 @@ def test_many_threads_take_turns(tmp_path: Path) -> None:
 
 def test_two_commands_in_one_output_folder(tmp_path: Path) -> None:
     (tmp_path / "mlp.py").write_text(
-        MLP + "\nimport time\nplain = make_problem\ndef slow(): time.sleep(3); return plain()\n"
-    )
-    command = [sys.executable, "-m", "hesscope.cli", "analyze"]
-    first = subprocess.Popen([*command, "mlp.py:slow", "--out", "out", *QUICK], cwd=tmp_path, env=ENVIRONMENT)
-    while not list(tmp_path.glob("out/.*.lock")):
-        assert first.poll() is None
+        MLP
+        + """
+import pathlib, time
+plain = make_problem
+def slow():
+    while not pathlib.Path("go on").exists():
         time.sleep(0.02)
-    second = subprocess.run(
-        [*command, "mlp.py:plain", "--out", "out", *QUICK],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
+    return plain()
+"""
     )
-    assert second.returncode == 3
-    assert f"process {first.pid}" in second.stderr
-    assert "choose another folder" in second.stderr
+    first = command(["analyze", "mlp.py:slow", "--out", "out", *QUICK], tmp_path)
+    while not list(tmp_path.glob("out/.*.lock")):
+        assert first.code is None
+        time.sleep(0.02)
+    second = command(["analyze", "mlp.py:plain", "--out", "out", *QUICK], tmp_path)
+    assert second.wait() == 3
+    assert f"process {first.pid}" in second.err
+    assert "choose another folder" in second.err
+    (tmp_path / "go on").touch()
     assert first.wait() == 0
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         *("analysis.json", "analysis.npz", "figures", "report.html", "state"),
@@ -329,21 +336,21 @@ def test_two_commands_in_one_output_folder(tmp_path: Path) -> None:
 # --- a disk that does not take it ---
 
 
-def test_a_full_disk_loses_nothing_and_says_so(tmp_path: Path) -> None:
+def little_room(arguments: list[str]) -> int:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    return main(arguments)
+
+
+def test_a_full_disk_loses_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mlp.py").write_text(MLP)
-    command = [sys.executable, "-m", "hesscope.cli", "analyze", "mlp.py:make_problem", "--out", "out", *QUICK]
-    assert subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True).returncode == 0
+    arguments = ["analyze", "mlp.py:make_problem", "--out", "out", *QUICK]
+    assert main(arguments) == 0
     before = content(tmp_path / "out")
-    limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
-        "from hesscope.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    full = subprocess.run(
-        [sys.executable, "-c", limited, *command[3:]], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert full.returncode == 3
-    assert "there must be room to write" in full.stderr.strip().splitlines()[-1]
-    assert "Traceback" not in full.stderr
+    full = Child(little_room, arguments, folder=tmp_path)
+    assert full.wait() == 3
+    assert "there must be room to write" in full.err.strip().splitlines()[-1]
+    assert "Traceback" not in full.err
     after = content(tmp_path / "out")
     assert after["report.html"] == before["report.html"]
     assert isinstance(Result.load(tmp_path / "out/analysis"), Result)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 
 from hesscope.cli import main
 from hesscope.pacbayes import Certificate
+from offspring import command
 
 FILE = """
 import torch, hesscope as hs
@@ -75,20 +73,20 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert len(error.strip().splitlines()) == 1
 
 
-def test_a_killed_command_goes_on(source: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hesscope.cli", "bound", source, "--init", "before", "--method", "iter", "--json"]
-    command += ["--epochs", "8", "--refresh", "3", "--batch-size", "10", "--draws", "800", "--out"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    straight = subprocess.run([*command, "a"], capture_output=True, text=True, env=environment, check=True)
-    killed = subprocess.Popen([*command, "b"], stdout=subprocess.DEVNULL, env=environment)
+def test_a_killed_command_goes_on(source: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["bound", source, "--init", "before", "--method", "iter", "--json"]
+    arguments += ["--epochs", "8", "--refresh", "3", "--batch-size", "10", "--draws", "800", "--out"]
+    killed = command([*arguments, "b"], tmp_path)
     state = tmp_path / "b/bound-iter-state"
     while not list(state.glob("state-0000002-*.npz")):
-        assert killed.poll() is None, "it ended before it could be killed"
+        assert killed.code is None, "it ended before it could be killed"
         time.sleep(0.002)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.send(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
     assert state.exists()
-    again = subprocess.run([*command, "b"], capture_output=True, text=True, env=environment, check=True)
-    first, second = (json.loads(run.stdout) for run in (straight, again))
-    assert first["bound"] == second["bound"]
-    assert first["gradients"] == second["gradients"] == 320
+    found = []
+    for out in ("a", "b"):
+        assert main([*arguments, out]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["bound"] == found[1]["bound"]
+    assert found[0]["gradients"] == found[1]["gradients"] == 320

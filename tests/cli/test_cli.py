@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import torch
 from cli.problems import CNN, MLP, TRANSFORMER
 from hesscope.analysis.layers import second_derivative_passes
 from hesscope.cli import main
+from offspring import command
 from report.samples import FAILED, sample
 
 Capture = pytest.CaptureFixture[str]
@@ -335,19 +334,13 @@ def test_interrupted_analysis_goes_on_where_it_was(
 ) -> None:
     """Stopped by ctrl-C in the second stage, it says how to go on; the same command then keeps the first stage."""
     (tmp_path / "slow.py").write_text(MLP + SLOW)
-    command = [sys.executable, "-m", "hesscope.cli", "analyze", "slow.py:slow_problem", "--out", "out", *SMALL]
-    # A shell that runs the tests in the background lets its children ignore ctrl-C.
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SLOW": "1"}, preexec_fn=heed
-    )
+    stopped = command(["analyze", "slow.py:slow_problem", "--out", "out", *SMALL], tmp_path, {"SLOW": "1"})
     while not (tmp_path / "out/state/smallest.json").exists():
-        assert process.poll() is None
+        assert stopped.code is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert b"run the same command again to go on" in error
+    stopped.send(signal.SIGINT)
+    assert stopped.wait() == 130
+    assert "run the same command again to go on" in stopped.err
     monkeypatch.setattr("hesscope.analysis.spectra.eigenpairs", None)  # the first stage must come from disk
     code, found = run_json(capsys, "analyze", "slow.py:slow_problem", "--out", "out", *SMALL)
     assert code == 0

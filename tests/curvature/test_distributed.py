@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,10 +14,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 import hesscope as hs
 from hesscope.errors import HesscopeError
+from offspring import free_port
 
 
 def make_problem(part: slice, distributed: bool, seed: int = 0) -> hs.Problem:
@@ -92,10 +92,8 @@ def save(found: dict[str, Any], path: Path) -> None:
 
 
 def start(cuts: list[int], folder: Path, work: Callable[..., None]) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    spawn(worker, args=(port, cuts, str(folder), work), nprocs=len(cuts) - 1)
+    arguments = (free_port(), cuts, str(folder), work)
+    start_processes(worker, arguments, nprocs=len(cuts) - 1, start_method="forkserver")
 
 
 def uneven_shares(rank: int, part: slice, folder: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn as spawn_processes
+from torch.multiprocessing.spawn import start_processes
 
 import hesscope as hs
 from hesscope.errors import InputError
+from offspring import free_port
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -64,15 +63,8 @@ def worker(rank: int, port: int, folder: str) -> None:
         dist.destroy_process_group()
 
 
-def spawn(work: Callable[..., None], folder: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    spawn_processes(work, args=(port, str(folder)), nprocs=2)
-
-
 def test_two_processes_with_uneven_shares_are_one(tmp_path: Path) -> None:
-    spawn(worker, tmp_path)
+    start_processes(worker, (free_port(), str(tmp_path)), nprocs=2, start_method="forkserver")
     everything = slice(0, 30)
     single = {
         name: share(quartic if "function" in name else "cross_entropy", everything)

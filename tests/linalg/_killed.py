@@ -1,14 +1,10 @@
-"""Run one algorithm with resume, slowly enough to be killed: `python _killed.py what folder out seconds_per_product`."""
+"""One algorithm with resume, slowly enough to be killed."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
@@ -55,7 +51,3 @@ def run(
         found = trace(op, 0.002 if what != "hutchinson" else 0.01, method=method, resume=folder)
     numbers = {"value": np.array(found.value), "stderr": np.array(found.stderr)}
     return {**numbers, "products": np.array(found.products)}
-
-
-if __name__ == "__main__":
-    np.savez(sys.argv[3], **run(sys.argv[1], sys.argv[2], float(sys.argv[4])))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -19,6 +16,7 @@ from hesscope.operators import Counted
 from hesscope.rng import Rng
 from linalg._killed import run
 from linalg.cases import Rotated, network_like
+from offspring import Child
 
 KILLED = ["eigenpairs", "density", "xtrace", "cg", "blocks"]
 # How many calls for products a run survives below: more than it makes between two states.
@@ -37,8 +35,6 @@ SURVIVES = {
     "blocks": 3,
     "sampled blocks": 1,
 }
-# The same bits need the same number of threads.
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
@@ -50,20 +46,13 @@ def _note(spent: list[int], count: int, _: object) -> None:
 
 
 def test_kill_minus_nine_in_the_middle(tmp_path: Path) -> None:
-    script = str(Path(__file__).parent / "_killed.py")
-    processes = {
-        what: subprocess.Popen(
-            [sys.executable, script, what, str(tmp_path / what), str(tmp_path / "out.npz"), "0.1"], env=ONE_THREAD
-        )
-        for what in KILLED
-    }
-    while any(process.poll() is None for process in processes.values()):
+    processes = {what: Child(run, what, str(tmp_path / what), 0.1, folder=tmp_path) for what in KILLED}
+    while any(process.code is None for process in processes.values()):
         for what, process in processes.items():
-            if list((tmp_path / what).glob("state-000000[3-9]-*.npz")):
-                process.kill()
+            if process.code is None and list((tmp_path / what).glob("state-000000[3-9]-*.npz")):
+                process.send(signal.SIGKILL)
         time.sleep(0.01)
-    assert [process.returncode for process in processes.values()] == [-signal.SIGKILL] * len(KILLED)
-    assert not (tmp_path / "out.npz").exists()
+    assert [process.code for process in processes.values()] == [-signal.SIGKILL] * len(KILLED)
     for what in KILLED:
         spent: list[int] = []
         resumed = run(what, str(tmp_path / what), on_product=partial(_note, spent))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from hesscope.errors import InputError
 from hesscope.pacbayes import Certificate, optimize
 from hesscope.pacbayes.settings import METHODS
 from hesscope.rng import Rng
+from offspring import Child
 from pacbayes.pac_cases import blobs, convolutional, trained
 from properties import examples
 
@@ -173,33 +171,21 @@ def test_bad_input_is_refused(case: Case, tmp_path: Path) -> None:
         optimize(regression, {name: weight + 1 for name, weight in regression.parameters.items()})
 
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
-from pacbayes.pac_cases import trained
-from hesscope.pacbayes import optimize
-problem, before = trained()
-found = optimize(problem, before, {method!r}, epochs=6, batch_size=25, refresh=2, draws=2000, resume=sys.argv[1])
-print(repr((found.bound, found.gradients, float(found.mean["fc1.weight"].sum()))))
-"""
+def resumed(folder: str) -> tuple[Any, int, float]:
+    problem, before = trained()
+    found = optimize(problem, before, "local", epochs=6, batch_size=25, refresh=2, draws=2000, resume=folder)
+    return found.bound, found.gradients, float(found.mean["fc1.weight"].sum())
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1]), method="local"))
-    command = [sys.executable, str(script)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    straight = subprocess.run(
-        [*command, str(tmp_path / "a")], capture_output=True, text=True, env=environment, check=True
-    )
-    killed = subprocess.Popen([*command, str(tmp_path / "b")], stdout=subprocess.DEVNULL, env=environment)
+    killed = Child(resumed, str(tmp_path / "b"), folder=tmp_path)
     while not list((tmp_path / "b").glob("state-0000003-*.npz")):
-        assert killed.poll() is None, "it ended before it could be killed"
+        assert killed.code is None, "it ended before it could be killed"
         time.sleep(0.002)
-    killed.send_signal(signal.SIGKILL)
+    killed.send(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    again = subprocess.run([*command, str(tmp_path / "b")], capture_output=True, text=True, env=environment, check=True)
-    assert again.stdout == straight.stdout
+    assert (tmp_path / "b").exists()
+    assert resumed(str(tmp_path / "b")) == resumed(str(tmp_path / "a"))
 
 
 def test_a_folder_of_another_run_is_refused(case: Case, tmp_path: Path) -> None:
