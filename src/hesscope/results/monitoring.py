@@ -6,7 +6,6 @@ import json
 import math
 import os
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,11 +120,6 @@ class MonitoredRun(Result):
     def failed(self) -> tuple[Reading, ...]:
         """The readings that could not be taken."""
         return tuple(reading for reading in self.readings if reading.error is not None)
-
-
-def is_run_file(path: Path) -> bool:
-    """Whether this is named like a run, or begins like one."""
-    return path.suffix == ".jsonl"
 
 
 def load_run(path: str | os.PathLike[str]) -> MonitoredRun:

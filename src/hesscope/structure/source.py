@@ -68,14 +68,6 @@ class MatrixSource:
             )
         return given
 
-    def own_problem(self, what: str) -> Problem:
-        """The problem, for what needs it."""
-        if self.problem is None:
-            refuse(
-                f"{what} needs the problem that a matrix belongs to", f"{self.operator!r}", "Pass a curvature operator."
-            )
-        return self.problem
-
 
 def source_of(given: Problem | LinearOperator, matrix: MatrixName | None = None) -> MatrixSource:
     """A problem with the name of its matrix ("hessian" by default), or an operator."""
