@@ -25,7 +25,7 @@ _HOMES = {
         "Jacobian",
         "Problem",
     ),
-    "curvature.cost": ("plan",),
+    "curvature.costs.plans": ("plan",),
     "curvature.self_check": ("check",),
     "kron": (
         "Decoupling",
@@ -158,7 +158,7 @@ if TYPE_CHECKING:
     from .curvature import Hessian as Hessian
     from .curvature import Jacobian as Jacobian
     from .curvature import Problem as Problem
-    from .curvature.cost import plan as plan
+    from .curvature.costs.plans import plan as plan
     from .curvature.self_check import check as check
     from .kron import Decoupling as Decoupling
     from .kron import LayerHessian as LayerHessian

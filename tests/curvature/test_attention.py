@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import hesscope as hs
-from hesscope.curvature import attention
+from hesscope.curvature.models import attention
 
 DRAW = torch.Generator().manual_seed(0)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import hesscope as hs
-from hesscope.curvature.checkpoint_files import checkpoints_in
+from hesscope.curvature.models.checkpoint_files import checkpoints_in
 from hesscope.errors import InputError
 
 X, Y = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3

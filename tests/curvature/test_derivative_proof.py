@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import hesscope as hs
 from curvature.cases import CASES
-from hesscope.curvature.derivative_proof import prove_hessian, prove_jacobian
+from hesscope.curvature.proofs.derivatives import prove_hessian, prove_jacobian
 from hesscope.errors import DerivativeError
 from hesscope.zoo.data import load
 from hesscope.zoo.resnets import load_cifar_resnet

@@ -48,7 +48,9 @@ def test_a_rehearsal_on_some_examples_tells_how_many(
     task: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The small end of a spectrum takes far more products than the large one, damped systems far fewer."""
-    monkeypatch.setattr("hesscope.curvature.rehearsal._AT_ONCE", 1e9)  # half of the examples, whatever the clock says
+    monkeypatch.setattr(
+        "hesscope.curvature.costs.rehearsal._AT_ONCE", 1e9
+    )  # half of the examples, whatever the clock says
     problem = problem_of(60, 400)
     taken = getattr(hs, task)(problem, **settings).products
     assert 1 / 1.5 <= hs.plan(problem, task, **settings).products / taken <= 1.5
@@ -67,7 +69,7 @@ def test_answers_from_layers_are_not_priced_as_products() -> None:
 def test_a_product_is_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that advances a second at every look, a product takes one second."""
     ticks = iter(range(10_000))
-    monkeypatch.setattr("hesscope.curvature.cost.time.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("hesscope.curvature.costs.plans.time.perf_counter", lambda: float(next(ticks)))
     problem = problem_of(60)
     found = hs.plan(problem, "solve")
     # A gradient of all 60 seems to take a second too, so that a product is timed on 3 of them, and on 1: a second each.
@@ -83,7 +85,7 @@ def test_a_product_is_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_way_out_where_memory_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hesscope.curvature.cost.free_bytes", lambda device: 1e4)
+    monkeypatch.setattr("hesscope.curvature.costs.plans.free_bytes", lambda device: 1e4)
     note = hs.plan(problem_of(60), "dense").note
     assert "more than the 0.0 GB that are free" in note
     assert "problem.select" in note

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import hesscope as hs
-from hesscope.curvature.recurrent_kernels import recurrent_note
+from hesscope.curvature.models.recurrent_kernels import recurrent_note
 
 
 class OnceOnly(torch.autograd.Function):

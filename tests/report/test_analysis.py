@@ -13,7 +13,7 @@ from torch import nn
 import hesscope as hs
 from hesscope.analysis.claims import claims_of
 from hesscope.analysis.config import AnalyzeConfig
-from hesscope.curvature import independence
+from hesscope.curvature.proofs import independence
 from hesscope.layers import facts
 from hesscope.results.analysis import Analysis
 from hesscope.zoo.presets import preset

@@ -109,7 +109,7 @@ def from_text(text: str) -> Loaded:
         made = list(checkpoints.values())[-1]
     problem = _problem(text, made)
     if weights:
-        from ..curvature.checkpoint_files import holds_one
+        from ..curvature.models.checkpoint_files import holds_one
 
         at = Path(weights)
         if at.is_dir() and not holds_one(at):

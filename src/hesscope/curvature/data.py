@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from ..errors import refuse
 from .gradient_mode import plain
-from .random_state import random_state_kept
+from .models.random_state import random_state_kept
 
 
 class Batches:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .engines.kept import GraphSize
 from .gradient_mode import differentiable, plain
 from .hessian import Hessian
-from .model_state import _refuse_unusable, unwrap
+from .models.state import _refuse_unusable, unwrap
 from .problem import Problem
 
 

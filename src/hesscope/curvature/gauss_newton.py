@@ -7,12 +7,12 @@ from torch import Tensor
 from ..results.spectra import Estimate
 from ..rng import Rng
 from ..space import ParameterSpace
-from .derivative_proof import Proof, prove_jacobian
 from .engines.jacobians import JacobianGraphs
 from .given_problem import need_problem
 from .hessian import CurvatureOperator
 from .losses.base import OutputLoss
 from .problem import Problem
+from .proofs.derivatives import Proof, prove_jacobian
 
 
 class GaussNewton(CurvatureOperator):

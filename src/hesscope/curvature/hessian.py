@@ -16,7 +16,6 @@ from ..rng import Rng
 from ..space import ParameterSpace
 from .content import content_of
 from .cutting import combined
-from .derivative_proof import Proof, prove_hessian, prove_jacobian
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient
@@ -24,6 +23,7 @@ from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .of_problem import OfProblem
 from .problem import Problem
+from .proofs.derivatives import Proof, prove_hessian, prove_jacobian
 
 ProductMethod = Literal["auto", "kept", "batched", "linearize"]
 

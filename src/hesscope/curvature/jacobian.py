@@ -10,12 +10,12 @@ from ..errors import refuse
 from ..operators.columns import by_columns
 from ..operators.finite import need_finite
 from .content import content_of
-from .derivative_proof import prove_jacobian
 from .engines.jacobians import JacobianGraphs
 from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .of_problem import OfProblem
 from .problem import Problem
+from .proofs.derivatives import prove_jacobian
 
 
 class Jacobian(OfProblem):

@@ -18,28 +18,28 @@ from ..operators import LinearOperator
 from ..operators.finite import need_finite
 from ..rng import Rng
 from ..space import ParameterSpace
-from .batch_values import values_of_batches
-from .checkpoint_files import checkpoints_in
 from .cutting import cut_in_batches, refuse_own_batches, refuse_uneven_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, few_of, to_device
-from .default_forward import Forward
-from .determinism import refuse_random_modules
 from .distributed import together
 from .engines.memory import MemoryBudget, parse_bytes
-from .evaluation import EVALUATION_LOCK, Evaluation, Loss, gradient_of, value_of
-from .evaluation import ScalarLoss as ScalarLoss
-from .first_look import look_at_first_batch
 from .gradient_mode import differentiable
 from .in_values import problem_in
-from .independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
-from .model_state import cast, common_type, snapshot, unwrap
-from .moving import new_tensors
-from .own_loss import OwnLoss, check_own_loss, is_whole
+from .models.checkpoint_files import checkpoints_in
+from .models.default_forward import Forward
+from .models.evaluation import EVALUATION_LOCK, Evaluation, Loss, gradient_of, value_of
+from .models.evaluation import ScalarLoss as ScalarLoss
+from .models.moving import new_tensors
+from .models.own_loss import OwnLoss, check_own_loss, is_whole
+from .models.sharded import unsharded
+from .models.state import cast, common_type, snapshot, unwrap
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
+from .proofs.batch_values import values_of_batches
+from .proofs.determinism import refuse_random_modules
+from .proofs.first_look import look_at_first_batch
+from .proofs.independence import EXAMPLES, are_independent, rounding_of, scattered_examples
 from .settings import check_settings, need_float_type
-from .sharded_models import unsharded
 
 _BATCH_SIZE = 1024
 

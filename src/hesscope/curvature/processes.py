@@ -10,10 +10,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import refuse
-from .evaluation import Evaluation
 from .losses.parsing import SeparableLoss
-from .model_state import digest
-from .own_loss import OwnLoss
+from .models.evaluation import Evaluation
+from .models.own_loss import OwnLoss
+from .models.state import digest
 
 
 def refuse_different_models(state: Mapping[str, Tensor], device: torch.device) -> None:

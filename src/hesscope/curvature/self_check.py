@@ -13,13 +13,13 @@ from ..arguments import need_count
 from ..results.checks import MethodCheck, Verdict
 from ..rng import Rng
 from .data import examples_in
-from .derivative_proof import derivative_probe, prove_hessian
 from .engines.backward import hessian_product, random_direction
 from .engines.graphs import GradientGraphs
 from .engines.linearized import LinearizedGradient, linearized_gradient, seconds_to_trace
 from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .problem import Problem
+from .proofs.derivatives import derivative_probe, prove_hessian
 
 _EXAMPLES = 64
 _SHARE = 16  # methods are timed on at most this part of the data

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.derivative_proof import prove_hessian, prove_jacobian
 from ..curvature.losses.base import OutputLoss
+from ..curvature.proofs.derivatives import prove_hessian, prove_jacobian
 from ..errors import refuse
 from ..layers.capturing import every_parameter
 from ..layers.proof import ROUNDING, TOLERANCE

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.derivative_proof import prove_hessian, prove_jacobian
 from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
+from ..curvature.proofs.derivatives import prove_hessian, prove_jacobian
 from ..errors import refuse
 from ..layers import CapturedLayer, LayerFacts, capture, facts_of
 from ..layers.capturing import every_parameter

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.evaluation import value_of
+from ..curvature.models.evaluation import value_of
 
 
 class LossAt:

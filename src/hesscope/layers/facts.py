@@ -14,10 +14,10 @@ import torch
 
 from ..curvature.data import examples_in, map_tensors
 from ..curvature.gradient_mode import differentiable
-from ..curvature.independence import halves_add_up
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from ..curvature.processes import any_process
+from ..curvature.proofs.independence import halves_add_up
 from ..errors import refuse
 from .capturing import Capture, CapturedLayer, capture, every_parameter
 from .layer import LayerFacts, described

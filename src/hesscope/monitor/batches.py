@@ -11,8 +11,8 @@ from torch import Tensor
 from ..curvature import Problem
 from ..curvature.data import examples_in, in_batches_of
 from ..curvature.engines.backward import pull_back
-from ..curvature.evaluation import gradient_of
 from ..curvature.gradient_mode import differentiable
+from ..curvature.models.evaluation import gradient_of
 from ..step_stability.batches import ratio_of_means
 
 LEAST = 2

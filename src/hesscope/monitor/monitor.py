@@ -18,11 +18,11 @@ from torch import nn
 from .._version import __version__
 from ..arguments import is_count, need_count, shown
 from ..curvature import Problem
-from ..curvature.default_forward import Forward
 from ..curvature.following import FollowingProblem
 from ..curvature.gradient_mode import differentiable
-from ..curvature.model_state import unwrap
-from ..curvature.random_state import random_state_kept
+from ..curvature.models.default_forward import Forward
+from ..curvature.models.random_state import random_state_kept
+from ..curvature.models.state import unwrap
 from ..errors import refuse
 from ..files import as_path
 from ..linalg.validation import require_positive

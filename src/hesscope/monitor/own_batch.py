@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from ..curvature.data import Batches, examples_in, first_examples, is_example_tuple, map_tensors
-from ..curvature.random_state import random_state_kept
+from ..curvature.models.random_state import random_state_kept
 
 
 def held_out(data: Any, examples: int) -> Any:

@@ -13,9 +13,9 @@ from torch import Tensor
 from ..arguments import need_count
 from ..curvature import Problem
 from ..curvature.data import examples_in, joined, take
-from ..curvature.evaluation import gradient_of
 from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.parsing import SeparableLoss
+from ..curvature.models.evaluation import gradient_of
 from ..errors import refuse
 from ..measure import Array
 from ..results.stability import BatchCurvature

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, optim
 
 from ..curvature import Problem
-from ..curvature.evaluation import value_of
+from ..curvature.models.evaluation import value_of
 from ..errors import refuse
 from ..results.stability import CriticalStep
 from .matching import Member

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..curvature.data import examples_in, in_batches_of
 from ..curvature.engines.backward import pull_back
-from ..curvature.evaluation import value_of
 from ..curvature.losses.base import OutputLoss
+from ..curvature.models.evaluation import value_of
 from ..curvature.problem import Problem
 from ..rng import Rng
 

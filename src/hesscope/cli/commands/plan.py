@@ -22,7 +22,7 @@ class PlanCommand(Source):
     """Print JSON for machines."""
 
     def run(self, bars: Bars) -> CommandOutput:
-        from ...curvature.cost import plan
+        from ...curvature.costs.plans import plan
 
         options = {"k": self.k} if self.algorithm == "eigenpairs" else {}
         found: Any = plan(self.load().problem, self.algorithm, **options)

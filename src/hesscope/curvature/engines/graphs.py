@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ...errors import DerivativeError
 from ...space import ParameterSpace
-from ..evaluation import gradient_of, value_of
-from ..faulty_modules import find_faulty_modules
+from ..models.evaluation import gradient_of, value_of
 from ..problem import Problem
+from ..proofs.faulty_modules import find_faulty_modules
 from .backward import Place, place_of, pull_back
 from .kept import KeptGraphs
 from .output_head import head_of

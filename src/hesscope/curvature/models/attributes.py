@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .model_copy import tensors_in
+from .copies import tensors_in
 
 _OWN = frozenset(vars(nn.Module()))  # parameters, buffers, hooks and modes, which have their own ways
 _CONTAINERS = (list, dict, set)

@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from ..errors import refuse
-from .wide_precision import CASTS
+from ...errors import refuse
+from ..models.wide_precision import CASTS
 
 
 def storage_of(tensor: Tensor) -> int | None:

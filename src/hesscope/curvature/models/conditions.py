@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils import parametrize
 
+from ..gradient_mode import differentiable
 from .attention import ClosedFormAttention
-from .gradient_mode import differentiable
 from .recurrent_kernels import plain_recurrent_kernels
 from .replaced_operations import plain_operations
 from .wide_precision import InFloat64

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ..errors import HesscopeError, refuse
+from ...errors import HesscopeError, refuse
+from ..engines.memory import is_out_of_memory
 from .determinism import explain_forward_error
-from .engines.memory import is_out_of_memory
 
 if TYPE_CHECKING:
-    from .problem import Problem
+    from ..problem import Problem
 
 
 def values_of_batches(problem: Problem, first: tuple[float, float] | None) -> tuple[tuple[float, float], ...]:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..rng import Rng
-from .conditions import running
-from .data import map_tensors
+from ...rng import Rng
+from ..data import map_tensors
+from ..models.conditions import running
+from ..models.functional_call import call_at
+from ..problem import Problem
 from .differences import best_gap
-from .functional_call import call_at
-from .problem import Problem
 
 TOLERANCE = 1e-4
 

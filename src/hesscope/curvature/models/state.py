@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..arguments import listed
-from ..errors import refuse
-from ..operators.finite import all_finite
-from ..space import ParameterSpace
+from ...arguments import listed
+from ...errors import refuse
+from ...operators.finite import all_finite
+from ...space import ParameterSpace
+from ..gradient_mode import plain
 from .checkpoint_files import matched
-from .gradient_mode import plain
 
 
 def unwrap(model: Any) -> Any:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import HesscopeError, refuse
-from .data import examples_in, first_examples, map_tensors, tensors_of
+from ...errors import HesscopeError, refuse
+from ..data import examples_in, first_examples, map_tensors, tensors_of
+from ..models.attributes import computed_before
+from ..models.evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss, refuse_freed_graph
+from ..models.random_state import random_state_kept
 from .determinism import explain_forward_error, same_value
-from .evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss, refuse_freed_graph
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
-from .module_attributes import computed_before
-from .random_state import random_state_kept
 
 if TYPE_CHECKING:
-    from .problem import Problem
+    from ..problem import Problem
 
 _LARGE, _FEW = 8, 2  # examples: from so many on, so few are run a second time
 

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import HesscopeError, refuse
-from .data import examples_in, first_examples
-from .losses.parsing import SeparableLoss
-from .model_inputs import (
+from ...errors import HesscopeError, refuse
+from ..data import examples_in, first_examples
+from ..losses.parsing import SeparableLoss
+from .inputs import (
     ANSWERS,
     AVERAGED_OVER,
     field,
@@ -29,7 +29,7 @@ from .model_inputs import (
 )
 
 if TYPE_CHECKING:
-    from .problem import Problem
+    from ..problem import Problem
 
 Pair = tuple[Tensor, Tensor]
 _VALUE = {torch.float64: 1e-10, torch.float32: 3e-6}  # CE of many tokens in float32, added in another order

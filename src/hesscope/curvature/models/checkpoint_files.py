@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import refuse
+from ...errors import refuse
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".npz")
 # Where trainers keep the weights among other things, and where Hugging Face keeps them in a folder.

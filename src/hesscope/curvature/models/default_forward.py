@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import refuse
-from .data import first_examples
-from .model_inputs import field, logits_of, run_with_answers, run_without_answers, takes_labels, with_graph
+from ...errors import refuse
+from ..data import first_examples
+from .inputs import field, logits_of, run_with_answers, run_without_answers, takes_labels, with_graph
 from .own_loss import read
 
 Forward = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]

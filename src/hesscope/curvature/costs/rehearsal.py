@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from ..errors import HesscopeError
-from ..rng import Rng
-from .data import Batches, examples_in
-from .hessian import Hessian
-from .independence import scattered_examples
-from .problem import Problem
+from ...errors import HesscopeError
+from ...rng import Rng
+from ..data import Batches, examples_in
+from ..hessian import Hessian
+from ..problem import Problem
+from ..proofs.independence import scattered_examples
 
 _SHARE = 8  # of the data, and of the seconds of the run
 _LEAST = 32  # examples: fewer are another problem
@@ -64,7 +64,7 @@ def _run(problem: Problem, function: Callable[..., Any], settings: dict[str, Any
     few = scattered_examples(problem.batches, count, Rng(0).child("rehearsal"))
     if not few:
         return None, 0.0
-    from ..layers.facts import share_facts
+    from ...layers.facts import share_facts
 
     sample = problem._copy(batches=Batches(few, float("inf"), True))
     share_facts(problem, sample)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .gradient_mode import plain
+from ..gradient_mode import plain
 
 
 def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozenset[str] | set[str]) -> nn.Module:

@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 import torch
 
-from ..arguments import need_count
-from ..errors import refuse
-from ..linalg import diagonal, eigenpairs, solve, spectral_density, trace
-from ..memory import free_bytes
-from ..results.checks import CostPlan
-from .data import Batches, examples_in, first_examples
-from .engines.graphs import GradientGraphs
-from .given_problem import need_problem
-from .gradient_mode import differentiable
+from ...arguments import need_count
+from ...errors import refuse
+from ...linalg import diagonal, eigenpairs, solve, spectral_density, trace
+from ...memory import free_bytes
+from ...results.checks import CostPlan
+from ..data import Batches, examples_in, first_examples
+from ..engines.graphs import GradientGraphs
+from ..given_problem import need_problem
+from ..gradient_mode import differentiable
+from ..problem import Problem
 from .overheads import orthogonal_seconds, proof_bytes, proof_seconds
-from .problem import Problem
 from .rehearsal import rehearse
 
 Task = Literal["eigenpairs", "spectral_density", "trace", "diagonal", "dense", "solve"]
@@ -208,8 +208,8 @@ def _needs(problem: Problem, task: str, settings: dict[str, Any]) -> tuple[int, 
 
 def _columns_from_layers(problem: Problem) -> int:
     """Passes of an exact trace or diagonal from per-example gradients; 0 where products are needed, too."""
-    from ..layers.example_factors import row_count, served
-    from ..layers.facts import facts_of
+    from ...layers.example_factors import row_count, served
+    from ...layers.facts import facts_of
 
     if row_count(problem) is None or not served(problem).issuperset(problem.space.names):
         return 0

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from ..errors import InputError, refuse
-from .data import tensors_of
+from ...errors import InputError, refuse
+from ..data import tensors_of
 
 
 def refuse_random_modules(model: nn.Module, batch_statistics: bool = False) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import refuse
-from .distributed import together
+from ...errors import refuse
+from ..distributed import together
 
 _STATE = "FSDPState"
 

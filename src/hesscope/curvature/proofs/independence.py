@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import refuse
-from ..rng import Rng
-from .data import examples_in, joined, take
-from .evaluation import ScalarLoss, value_of
-from .losses.base import OutputLoss
+from ...errors import refuse
+from ...rng import Rng
+from ..data import examples_in, joined, take
+from ..losses.base import OutputLoss
+from ..models.evaluation import ScalarLoss, value_of
 
 EXAMPLES = 8
 _DIGITS = {torch.float64: 1e-9, torch.float32: 1e-4}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from ..rng import Rng
+from ...rng import Rng
 
 
 class RandomState:

@@ -12,19 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import DerivativeError, HesscopeError, refuse
-from ..rng import Rng
-from .data import examples_in, map_tensors
+from ...errors import DerivativeError, HesscopeError, refuse
+from ...rng import Rng
+from ..data import examples_in, map_tensors
+from ..engines.backward import hessian_product, jacobian_product, noise_like, random_direction, size_of
+from ..engines.memory import is_out_of_memory
+from ..gradient_mode import differentiable
+from ..losses.base import OutputLoss
+from ..models.recurrent_kernels import recurrent_note
+from ..models.replaced_operations import padding_rows
+from ..models.wide_precision import InFloat64
+from ..problem import Problem, ScalarLoss
 from .differences import STEPS, best_gap
-from .engines.backward import hessian_product, jacobian_product, noise_like, random_direction, size_of
-from .engines.memory import is_out_of_memory
 from .faulty_modules import find_faulty_modules
-from .gradient_mode import differentiable
-from .losses.base import OutputLoss
-from .problem import Problem, ScalarLoss
-from .recurrent_kernels import recurrent_note
-from .replaced_operations import padding_rows
-from .wide_precision import InFloat64
 
 TOLERANCE = 1e-5
 _POINTS = 3  # a kink spoils one point, a wrong derivative all of them

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import HesscopeError, refuse
-from .engines.memory import is_out_of_memory
+from ...errors import HesscopeError, refuse
+from ..engines.memory import is_out_of_memory
 
 ANSWERS = ("labels", "start_positions", "end_positions")  # what a loss compares with, and outputs do not need
 AVERAGED_OVER = "num_items_in_batch"  # what a trainer divides the sum of several batches by

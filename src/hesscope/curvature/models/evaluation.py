@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..arguments import as_float, shown
-from ..deadline import stop_if_late
-from ..errors import DerivativeError, HesscopeError, refuse
+from ...arguments import as_float, shown
+from ...deadline import stop_if_late
+from ...errors import DerivativeError, HesscopeError, refuse
+from ..data import map_tensors
+from ..engines.memory import is_out_of_memory
+from ..losses.base import OutputLoss
+from ..losses.functions import is_sum_and_count, loss_of_function
+from ..losses.parsing import SeparableLoss
+from ..proofs.determinism import eval_mode
+from .attributes import attributes_kept
 from .conditions import running
-from .data import map_tensors
+from .config import settle_configs
+from .copies import private_copy, with_tensors
 from .default_forward import DefaultForward, Forward
-from .determinism import eval_mode
-from .engines.memory import is_out_of_memory
 from .functional_call import call_at
-from .losses.base import OutputLoss
-from .losses.functions import is_sum_and_count, loss_of_function
-from .losses.parsing import SeparableLoss
-from .model_config import settle_configs
-from .model_copy import private_copy, with_tensors
-from .module_attributes import attributes_kept
 from .own_loss import OwnLoss
 from .random_state import random_state_kept
 

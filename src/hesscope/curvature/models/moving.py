@@ -8,9 +8,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from ..gradient_mode import differentiable
 from .checkpoint_files import holds_adapters, read_checkpoint
-from .gradient_mode import differentiable
-from .model_state import from_checkpoint, names_in_checkpoints
+from .state import from_checkpoint, names_in_checkpoints
 
 
 @differentiable()

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ..linalg.krylov.orthogonal import project_out
-from ..operators import Layout
-from .data import first_examples
-from .problem import Problem
+from ...linalg.krylov.orthogonal import project_out
+from ...operators import Layout
+from ..data import first_examples
+from ..problem import Problem
 
 _PROOF_VECTORS = 15  # of float64 that are alive at once: points, directions, gradients and their differences
 _PROOF_GRADIENTS = 24  # of a few examples, a product counted as what it takes

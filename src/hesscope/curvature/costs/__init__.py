@@ -1,0 +1,1 @@
+"""hs.plan: what a run will take, before it is started."""

@@ -1,0 +1,1 @@
+"""A network as the user has it: copied, run at any parameters, in any mode, never touched."""
