@@ -22,6 +22,19 @@ class Case:
     loss: Callable[[dict[str, Tensor]], Tensor]
 
 
+class WrongSquare(torch.autograd.Function):
+    """x² with a backward that forgets that it depends on x: first derivatives right, second ones silently zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.x = x.detach()
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return 2 * ctx.x * grads[0]
+
+
 class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

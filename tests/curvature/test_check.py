@@ -8,22 +8,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import hesscope as hs
-from curvature.cases import CASES
+from curvature.cases import CASES, WrongSquare
 from hesscope.curvature import self_check
 from hesscope.curvature.engines.linearized import LinearizedGradient
-
-
-class WrongSquare(torch.autograd.Function):
-    """x² with a backward that forgets that it depends on x: first derivatives right, second ones silently zero."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.x = x.detach()
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return 2 * ctx.x * grads[0]
 
 
 class Wraps(nn.Module):

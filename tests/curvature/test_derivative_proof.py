@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hesscope as hs
-from curvature.cases import CASES
+from curvature.cases import CASES, WrongSquare
 from hesscope.curvature.proofs.derivatives import prove_hessian, prove_jacobian
 from hesscope.errors import DerivativeError
 from hesscope.zoo.data import load
@@ -30,19 +30,6 @@ class Applies(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(x)
-
-
-class WrongSquare(torch.autograd.Function):
-    """x² with a backward that forgets that it depends on x: first derivatives right, second ones silently zero."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.x = x.detach()
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return 2 * ctx.x * grads[0]
 
 
 def between(*middle: nn.Module) -> hs.Problem:

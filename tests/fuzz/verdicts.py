@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import hesscope as hs
+from curvature.cases import WrongSquare
 from hesscope.zoo.gpt import SmallGPT
 from hesscope.zoo.resnets import cifar_resnet
 
@@ -88,19 +89,6 @@ def piecewise_linear(seed: int) -> tuple[nn.Module, Any, Data]:
     return model, r.choice(["mse", nn.L1Loss(), nn.HuberLoss(), nn.SmoothL1Loss()]), (x, torch.randn(n, classes))
 
 
-class Forgets(torch.autograd.Function):
-    """x² whose backward holds x constant."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.x = x.detach()
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return 2 * ctx.x * grads[0]
-
-
 class Bags(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +110,7 @@ def suspects() -> dict[str, nn.Module]:
         "weight_norm, new": nn.utils.parametrizations.weight_norm(linear()),
         "spectral_norm, new": nn.utils.parametrizations.spectral_norm(linear()),
         "orthogonal": nn.utils.parametrizations.orthogonal(linear()),
-        "custom function that forgets": Applied(Forgets.apply),
+        "custom function that forgets": Applied(WrongSquare.apply),
         "embedding bag": Bags(),
         "layer norm": nn.LayerNorm(6),
         "group norm": Applied(lambda x: F.group_norm(x, 2)),

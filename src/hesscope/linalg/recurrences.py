@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +18,7 @@ from .resumable import Resumable
 from .validation import innermost, multiply
 
 
-class Recurrence(Resumable, ABC):
+class Recurrence(Resumable):
     """(A + damping · I) x = b for a unit b: a few vectors and a few numbers that every step replaces.
 
     Every new vector has a name of its own, so that the state on disk shares what a step only hands on.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import Tensor
 
 from .checkpoint import Arrays, Store
 
 
-class Resumable:
+class Resumable(ABC):
     """A run with an optional store; it says itself what its state is made of."""
 
     _store: Store | None = None
@@ -19,6 +21,6 @@ class Resumable:
         if loaded is not None:
             self._restore(*loaded)
 
+    @abstractmethod
     def _restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
         """Be what the run was when it wrote this."""
-        raise NotImplementedError

@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 LEAST_SCORES = 128 * 128  # of one head: below, the scores are no burden
 _ROWS = 256  # queries at a time
 _BLOCK_BYTES = 4_000_000  # of scores; about eight tensors of this size live at once
+_Three = tuple[Tensor, Tensor, Tensor]
+_Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class ClosedFormAttention(TorchFunctionMode):
@@ -171,25 +173,18 @@ class _Gradient(torch.autograd.Function):
     def backward(ctx: Any, a: Tensor, b: Tensor, c: Tensor) -> Any:
         q, k, v, slope, mask = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants a third derivative
-            return *_by_autograd(q, k, v, slope, mask, ctx.shape, (a, b, c)), None, None
+            return *_by_autograd((q, k, v, slope), mask, ctx.shape, (a, b, c)), None, None
         wanted = [_wanted(ctx, index) for index in range(4)]
-        return *_bent(q, k, v, slope, mask, ctx.shape, (a, b, c), wanted), None, None
+        return *_bent((q, k, v, slope), mask, ctx.shape, (a, b, c), wanted), None, None
 
 
 def _bent(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    slope: Tensor,
-    mask: Tensor | None,
-    shape: _Shape,
-    along: tuple[Tensor, Tensor, Tensor],
-    wanted: list[bool],
+    at: _Four, mask: Tensor | None, shape: _Shape, along: _Three, wanted: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """The gradient of <a, Q̅> + <b, K̅> + <c, V̅> in Q, K, V and O̅; where only O̅ is wanted, for less than half the price."""
-    a, b, c = along
+    (q, k, v, slope), (a, b, c) = at, along
     through_scores = any(wanted[:3])
-    outs = [torch.zeros_like(t) if want else None for t, want in zip((q, k, v, slope), wanted, strict=True)]
+    outs = [torch.zeros_like(t) if want else None for t, want in zip(at, wanted, strict=True)]
     into_q, into_k, into_v, into_slope = outs
     for block in shape.blocks(q, k):
         rows, keys = block.at_rows, block.at_keys
@@ -214,17 +209,9 @@ def _bent(
     return tuple(outs)
 
 
-def _by_autograd(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    slope: Tensor,
-    mask: Tensor | None,
-    shape: _Shape,
-    along: tuple[Tensor, Tensor, Tensor],
-) -> tuple[Tensor | None, ...]:
+def _by_autograd(at: _Four, mask: Tensor | None, shape: _Shape, along: _Three) -> tuple[Tensor | None, ...]:
     """The same by plain operations, which can be differentiated again."""
-    q, k, v, slope = (t.view_as(t) for t in (q, k, v, slope))  # the slope may itself have come from queries and keys
+    q, k, v, slope = (t.view_as(t) for t in at)  # the slope may itself have come from queries and keys
     scores = shape.scale * q @ k.transpose(1, 2)
     if shape.causal:
         seen = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).tril()
