@@ -1,4 +1,4 @@
-"""Propositions 4 and 6: the spectra of single hidden blocks, under CE and MSE, beside their laws for the same V."""
+"""Propositions 4 and 6: spectra of single hidden blocks, under CE and MSE, beside their laws for the same V; Lemma 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ...measure import AtomicMeasure
 from ...plots.style import MEASURED, THEORY, new_figure
 from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_most, more
+from ...results.declared import Declared, Measured, at_most, more
 from ...rmt import block_law
 from ...rng import Rng
 from ._limits import softmax
@@ -29,6 +29,12 @@ CLAIMS = (
     ),
     more("orthogonal", f"{SOURCE}, Lemma 3, part 2", "At finite d the weights of two units are not orthogonal, as the lemma has it "
          "(mean |cos| times √d over its value √(2/π) for independent Gaussians)", 0.5, "exactly 0, if it were true", corrected=True),
+    *(
+        Declared(f"exchange-{block}", f"{SOURCE}, Lemma 2, ({number})", f"CE, {block} block: its Stieltjes transform and that of its decoupled "
+                 "copy, whose weights come from independent data, differ by O(N^-1/2) (root mean square at four times N over that at N, minus "
+                 "4 standard errors of it)", "<=", 0.5, "“O(N^-1/2)”: four times the examples halve it or more", "sampling theory")
+        for block, number in (("diagonal", 70), ("off-diagonal", 71))
+    ),
 )  # fmt: skip
 
 
@@ -38,6 +44,8 @@ class Config:
     ratio: float = 0.5
     hidden: int = 6
     classes: int = 20
+    exchange: int = 48  # inputs at the smaller of two sizes for Lemma 2
+    repeats: int = 40
     seed: int = 0
 
 
@@ -48,17 +56,16 @@ def run(config: Config) -> Outcome:
     x, w = generator.standard_normal((d, n)), generator.standard_normal((d, m)) / np.sqrt(d)
     v = generator.standard_normal((config.classes, m)) / np.sqrt(m)
     active = np.maximum(x.T @ w, 0.0)
-    p = softmax(active @ v.T)
     data: dict[str, Any] = {}
     measured: dict[str, Measured] = {}
     allowed = 2.2 / np.sqrt(n) + 1 / d
     for loss in CASES:
         for block, (i, j) in BLOCKS.items():
-            on = (active[:, i] > 0) * (active[:, j] > 0)
             if loss == "MSE":
+                on = (active[:, i] > 0) * (active[:, j] > 0)
                 weights, law = 2 * (v[:, i] @ v[:, j]) * on, block_law.hidden_mse(config.ratio, v, i, j)
             else:
-                weights = on * (p @ (v[:, i] * v[:, j]) - (p @ v[:, i]) * (p @ v[:, j]))
+                weights = _ce_weights(x.T @ w, v, i, j)
                 law = block_law.hidden_cross_entropy(config.ratio, v, i, j)
             values = np.linalg.eigvalsh((x * weights) @ x.T / n)
             values = np.where(np.abs(values) < 1e-10 * np.abs(values).max(), 0.0, values)
@@ -68,7 +75,41 @@ def run(config: Config) -> Outcome:
             data[f"{loss} {block}"] = {"values": values, "points": points, "cdf": law.cdf(points)}
     cosines = np.abs(np.corrcoef(w.T)[np.triu_indices(m, 1)])
     measured["orthogonal"] = float(cosines.mean() * np.sqrt(d) / np.sqrt(2 / np.pi))
+    small, large = (_exchange(config, v, size) for size in (config.exchange, 4 * config.exchange))
+    for number, block in enumerate(BLOCKS):
+        quotient = float(np.sqrt((large[:, number] ** 2).mean() / (small[:, number] ** 2).mean()))
+        spread = [np.std(s[:, number] ** 2, ddof=1) / np.mean(s[:, number] ** 2) for s in (small, large)]
+        error = 0.5 * quotient * float(np.hypot(*spread)) / config.repeats**0.5
+        measured[f"exchange-{block}"] = (quotient - 4 * error, f"{quotient:.3f} ± {error:.3f}")
     return outcome("hidden_spectra", config, data, CLAIMS, measured)
+
+
+def _exchange(config: Config, v: Any, d: int) -> Any:
+    """|s_G(z) - s_G~(z)| at z = i/m, the size of the weights, for both blocks of every draw: (repeats, 2)."""
+    n, m = round(d / config.ratio), config.hidden
+    rows = []
+    for repeat in range(config.repeats):
+        generator = Rng(config.seed).child("exchange", d, repeat).numpy()
+        x, copy = generator.standard_normal((2, d, n))
+        w = generator.standard_normal((d, m)) / np.sqrt(d)
+        transforms = [
+            [_stieltjes((x * _ce_weights(data.T @ w, v, i, j)) @ x.T / n, 1j / m) for i, j in BLOCKS.values()]
+            for data in (x, copy)
+        ]
+        rows.append(np.abs(np.diff(transforms, axis=0)[0]))
+    return np.array(rows)
+
+
+def _ce_weights(inner: Any, v: Any, i: int, j: int) -> Any:
+    """1_i 1_j (Σ_k p_k v_ki v_kj - Σ_k p_k v_ki Σ_k p_k v_kj) of every example."""
+    active = np.maximum(inner, 0.0)
+    p = softmax(active @ v.T)
+    on = (active[:, i] > 0) & (active[:, j] > 0)
+    return on * (p @ (v[:, i] * v[:, j]) - (p @ v[:, i]) * (p @ v[:, j]))
+
+
+def _stieltjes(matrix: Any, z: complex) -> complex:
+    return complex(np.mean(1 / (np.linalg.eigvalsh(matrix) - z)))
 
 
 def figures(result: Outcome) -> dict[str, Any]:
@@ -88,7 +129,7 @@ def figures(result: Outcome) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     name="dong2025.hidden_spectra",
     title="The limiting spectra of hidden blocks",
-    source="Dong et al. 2025, Propositions 4 and 6",
+    source="Dong et al. 2025, Propositions 4 and 6, Lemmas 2 and 3",
     quick=Config(),
     default=Config(inputs=1000, classes=100),
     paper=Config(inputs=2000, classes=1000, hidden=8),
