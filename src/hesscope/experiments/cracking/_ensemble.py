@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -150,6 +151,29 @@ def teacher_data(rng: Rng, samples: int, ends: int, relu: bool) -> tuple[Tensor,
     clean = x @ torch.randn(ends, ends, generator=matrix, dtype=torch.float64) / ends**0.5
     y = (torch.relu(clean) if relu else clean) + 0.1 * torch.randn(samples, ends, generator=noise, dtype=torch.float64)
     return (x, y) if relu else compressed(x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Networks of one family on one teacher's data, before and after training."""
+
+    inputs: Tensor
+    loss: Loss
+    start: Weights
+    end: Weights
+    progress: Tensor  # excess loss at the end over that at the start, of every network
+
+
+def trained(
+    rng: Rng, parametrization: str, widths: Sequence[int], networks: int, samples: int, steps: int, relu: bool
+) -> Trained:
+    """Draw data and weights, and descend; the floor of the excess is that of the best linear map, or 0 with ReLU."""
+    x, y = teacher_data(rng.child("data"), samples, widths[0], relu)
+    start = initial_weights(rng.child(parametrization), networks, widths, parametrization)
+    loss = mean_squared_loss(x, y, widths, parametrization, relu)
+    end = train(start, loss, learning_rates(widths, parametrization), steps)
+    floor = 0.0 if relu else float(((x @ torch.linalg.lstsq(x, y).solution - y) ** 2).sum() / (2 * len(x)))
+    return Trained(x, loss, start, end, (loss(end) - floor) / (loss(start) - floor))
 
 
 def pearson(a: Array, b: Array) -> float:

@@ -14,18 +14,7 @@ from torch import Tensor
 from ...measure import Array
 from ...plots.style import CYCLE, MUTED, new_figure
 from ...rng import Rng
-from ._ensemble import (
-    Weights,
-    initial_weights,
-    learning_rates,
-    mean_squared_loss,
-    pearson,
-    sharpness,
-    squared_norms,
-    teacher_data,
-    train,
-    widths_of,
-)
+from ._ensemble import Loss, Weights, pearson, sharpness, squared_norms, trained, widths_of
 
 MOMENTS = ("initialisation", "end of training")
 NORMS = ("spectral", "Frobenius", "nuclear")
@@ -55,6 +44,8 @@ class Measured:
     alignments: dict[str, Array]
     fitted_rule: Array  # (size, network): λ_max predicted at zero residual covariance
     progress: Array  # (size,): final over initial excess loss, worst network
+    trace_gap: Array  # (size,): of `trace` to double backward, relative, first network, worse moment
+    white_gap: Array  # (size,): of `trace` to D (|W1|² + |W2|²), relative to the latter, over |Σ - I|
 
 
 @lru_cache(maxsize=12)
@@ -64,29 +55,40 @@ def measure(study: Study) -> Measured:
     stacked = {key: np.stack([row[key] for row in rows], axis=1) for key in ("sharpness", "trace")}
     norms = {kind: np.stack([row["norms"][kind] for row in rows], axis=1) for kind in NORMS}
     alignments = {kind: np.stack([row["alignments"][kind] for row in rows], axis=1) for kind in NORMS}
-    rule, progress = np.stack([row["rule"] for row in rows]), np.array([row["progress"] for row in rows])
-    return Measured(stacked["sharpness"], stacked["trace"], norms, alignments, rule, progress)
+    rule = np.stack([row["rule"] for row in rows])
+    numbers = [np.array([row[key] for row in rows]) for key in ("progress", "trace_gap", "white_gap")]
+    return Measured(stacked["sharpness"], stacked["trace"], norms, alignments, rule, *numbers)
 
 
 def _one_size(study: Study, ends: int) -> dict[str, Any]:
     rng = Rng(study.seed).child("two-layer", study.relu, ends)
-    x, y = teacher_data(rng.child("data"), study.samples, ends, study.relu)
-    widths = widths_of(2, study.width, ends)
-    start = initial_weights(rng.child(study.parametrization), study.networks, widths, study.parametrization)
-    loss = mean_squared_loss(x, y, widths, study.parametrization, study.relu)
-    end = train(start, loss, learning_rates(widths, study.parametrization), study.steps)
+    family = trained(
+        rng,
+        study.parametrization,
+        widths_of(2, study.width, ends),
+        study.networks,
+        study.samples,
+        study.steps,
+        study.relu,
+    )
+    x, loss, moments = family.inputs, family.loss, (family.start, family.end)
     scale = 1.0 / (ends * study.width) if study.parametrization == "NTP" else 1.0
-    floor = float(((x @ torch.linalg.lstsq(x, y).solution - y) ** 2).sum() / (2 * len(x))) if not study.relu else 0.0
     covariance = x.T @ x / len(x)
-    moments = (start, end)
+    traces = np.stack([_trace(weights, covariance, scale) for weights in moments])
+    white = ends * scale * np.stack([sum((w**2).sum((1, 2)) for w in weights).numpy() for weights in moments])  # type: ignore[union-attr]
+    away = float(torch.linalg.eigvalsh(covariance - torch.eye(ends, dtype=torch.float64)).abs().max())
     by_layer = [[squared_norms(layer) for layer in weights] for weights in moments]
     return {
         "sharpness": np.stack([sharpness(weights, loss).numpy() for weights in moments]),
-        "trace": np.stack([_trace(weights, covariance, scale) for weights in moments]),
+        "trace": traces,
+        "trace_gap": 0.0
+        if study.relu
+        else max(_trace_gap(w, loss, t[0]) for w, t in zip(moments, traces, strict=True)),
+        "white_gap": float(np.abs(traces / white - 1).max()) / away,
         "norms": {kind: np.array([[layer[kind] for layer in layers] for layers in by_layer]) for kind in NORMS},
         "alignments": {kind: np.stack([_alignment(weights)[kind] for weights in moments]) for kind in NORMS},
-        "rule": _fitted_sharpness(end, covariance, scale),
-        "progress": float(((loss(end) - floor) / (loss(start) - floor)).max()),
+        "rule": _fitted_sharpness(family.end, covariance, scale),
+        "progress": float(family.progress.max()),
     }
 
 
@@ -95,6 +97,15 @@ def _trace(weights: Weights, covariance: Tensor, scale: float) -> Array:
     first, second = weights
     inner = torch.einsum("nmd,de,nme->n", first, covariance, first)
     return np.asarray(scale * (covariance.trace() * (second**2).sum((1, 2)) + second.shape[1] * inner).numpy())
+
+
+def _trace_gap(weights: Weights, loss: Loss, trace: float) -> float:
+    """Of one trace to the sum of eᵀHe by double backward, relative."""
+    leaves = tuple(w[:1].detach().requires_grad_() for w in weights)
+    slopes = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss(leaves).sum(), leaves, create_graph=True)])
+    rows = torch.autograd.grad(slopes, leaves, torch.eye(len(slopes), dtype=slopes.dtype), is_grads_batched=True)
+    true = float(torch.cat([r.reshape(len(slopes), -1) for r in rows], dim=1).trace())
+    return abs(float(trace) / true - 1)
 
 
 def _fitted_sharpness(weights: Weights, covariance: Tensor, scale: float) -> Array:

@@ -17,19 +17,7 @@ from ...results.claims import Experiment, Outcome
 from ...results.declared import at_most, less, more
 from ...rng import Rng
 from ._claims import PAPER, outcome
-from ._ensemble import (
-    PARAMETRIZATIONS,
-    Weights,
-    initial_weights,
-    learning_rates,
-    mean_squared_loss,
-    pearson,
-    sharpness,
-    squared_norms,
-    teacher_data,
-    train,
-    widths_of,
-)
+from ._ensemble import PARAMETRIZATIONS, Weights, pearson, sharpness, squared_norms, trained, widths_of
 
 MOMENTS = ("initialisation", "end of training")
 QUANTITIES = ("knocked-out product", "single matrix")
@@ -71,7 +59,7 @@ class Config:
 
     width: int = 16
     depths: tuple[int, ...] = (2, 4)
-    ends: tuple[int, ...] = (1, 4)
+    ends: tuple[int, ...] = (1, 10)
     networks: int = 60
     samples: int = 1024
     steps: int = 120
@@ -97,23 +85,19 @@ def fitted_sharpness(weights: Weights, variance: float, scale: float) -> Array:
 def _family(config: Config, parametrization: str, depth: int, ends: int, relu: bool) -> dict[str, Any]:
     """Pearson's r (moment, quantity, layer), the median relative loss left, and the error of the fitted rule."""
     rng = Rng(config.seed).child("deep", relu, depth, ends)
-    samples = config.relu_samples if relu else config.samples
-    x, y = teacher_data(rng.child("data"), samples, ends, relu)
-    widths = widths_of(depth, config.width, ends)
-    start = initial_weights(rng.child(parametrization), config.networks, widths, parametrization)
-    loss = mean_squared_loss(x, y, widths, parametrization, relu)
-    end = train(start, loss, learning_rates(widths, parametrization), config.steps)
+    samples, widths = config.relu_samples if relu else config.samples, widths_of(depth, config.width, ends)
+    family = trained(rng, parametrization, widths, config.networks, samples, config.steps, relu)
     tables = []
-    for weights in (start, end):
-        top = sharpness(weights, loss).numpy()
+    for weights in (family.start, family.end):
+        top = sharpness(weights, family.loss).numpy()
         products = [squared_norms(knocked_out(weights, b))["spectral"] for b in range(depth)]
         singles = [squared_norms(w)["Frobenius" if relu else "spectral"] for w in weights]
         tables.append([[pearson(top, q) for q in products], [pearson(top, q) for q in singles]])
-    rule = fitted_sharpness(end, float((x**2).mean()), 1 / prod(widths[:-1]) if parametrization == "NTP" else 1.0)
-    floor = 0.0 if relu else float(((x @ torch.linalg.lstsq(x, y).solution - y) ** 2).sum() / (2 * len(x)))
+    scale = 1 / prod(widths[:-1]) if parametrization == "NTP" else 1.0
+    rule = fitted_sharpness(family.end, float((family.inputs**2).mean()), scale)
     return {
         "correlation": np.array(tables),
-        "progress": float(((loss(end) - floor) / (loss(start) - floor)).median()),
+        "progress": float(family.progress.median()),
         "rule_error": float(np.median(np.abs(rule / top - 1))) if ends == 1 and not relu else 0.0,
     }
 
@@ -196,8 +180,8 @@ EXPERIMENT = Experiment(
     title="Sharpness of deep networks against knocked-out products",
     source="Cracking the Hessian, Figures 17-22",
     quick=Config(),
-    default=Config(width=30, depths=(2, 3, 4, 6), networks=120, steps=600),
-    paper=Config(width=100, depths=(2, 3, 4, 5, 6), ends=(1, 10), networks=200, steps=4000, relu_samples=1024),
+    default=Config(width=30, depths=(2, 3, 4, 5, 6), networks=100, steps=400),
+    paper=Config(width=100, depths=(2, 3, 4, 5, 6), networks=200, steps=4000, relu_samples=1024),
     run=run,
     claims=CLAIMS,
     figures=figures,

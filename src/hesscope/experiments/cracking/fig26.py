@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
+from ...results.declared import at_most, equal, less, more
 from ._claims import PAPER, outcome
 from ._ensemble import PARAMETRIZATIONS, pearson
 from ._two_layer import MOMENTS, draw_norm_correlations, norm_correlations
@@ -19,9 +19,13 @@ CLAIMS = (
         for name in PARAMETRIZATIONS
         for moment in MOMENTS
     ),
+    equal("formula", f"{PAPER}, D.4", "tr H by double backward is tr(Σ)|W2|² + K|W1 Σ^½|², before and after training (largest relative gap, "
+          "first network of each size)", corrected=True),
+    at_most("white", f"{PAPER}, D.4", "... and D (|W1|² + |W2|²), as printed, but for what the inputs are not white (largest relative gap over "
+            "|Σ - I|)", 1.0 + 1e-9, "“≃” under Σ ≃ I: each term is off by |Σ - I| at most, and exactly so with one input"),
     less("both", f"{PAPER}, D.4", "tr H = tr(Σ)|W2|² + K|W1 Σ^½|² exactly: both squared Frobenius norms together say more than "
          "the best norm of one matrix (largest quotient of 1 - r, of the sum over that of the best one)", 1,
-         "the formula of D.4 holds for their sum, not for one of them", corrected=True),
+         "the formula of D.4 holds for their sum, not for one of them: r of the sum is the larger", corrected=True),
 )  # fmt: skip
 
 
@@ -49,7 +53,12 @@ def run(config: Config) -> Outcome:
         config,
         {"correlation": tables},
         CLAIMS,
-        {**lead, "both": both},
+        {
+            **lead,
+            "both": both,
+            "formula": max(float(m.trace_gap.max()) for m in found.values()),
+            "white": max(float(m.white_gap.max()) for m in found.values()),
+        },
     )
 
 

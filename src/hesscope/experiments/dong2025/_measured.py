@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...curvature import Problem
+from ...plots.blocks import draw_heat
 from ...results.claims import Outcome
 from ...results.declared import Declared, Measured, judge
 from ...rng import Rng
@@ -105,6 +106,15 @@ def mean_squares(norms: Any) -> Any:
     """The mean squares of diagonal and of off-diagonal norms."""
     off = ~np.eye(len(norms), dtype=bool)
     return np.array([np.mean(np.diagonal(norms) ** 2), np.mean(norms[off] ** 2)])
+
+
+def draw_maps(figure: Any, axes: Any, pictures: Any, bounds: Any, titles: Sequence[str], names: Sequence[str]) -> None:
+    """|H| in several panels, each relative to its own 99.9 % quantile, and one colour bar for all."""
+    panels = list(np.atleast_1d(axes).flat)
+    for axis, picture, title in zip(panels, pictures, titles, strict=True):
+        largest = float(np.quantile(picture, 0.999)) or 1.0
+        drawn = draw_heat(axis, np.asarray(picture) / largest, bounds, title, names)
+    figure.colorbar(drawn, ax=panels, shrink=0.7, pad=0.01).set_label("√(|H| / its 99.9 % quantile)")
 
 
 NEAR = "“near-block-diagonal”: the diagonal blocks hold more of the squared norm than all others together"

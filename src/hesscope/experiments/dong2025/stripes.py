@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...plots.blocks import draw_heat
+from ...curvature import Problem
 from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
 from ...results.claims import Experiment, Outcome
 from ...results.declared import between, less, more, standard_errors
 from ...rng import Rng
 from ...structure import heat_map
-from ._measured import SOURCE, network, outcome, problem_of
+from ._measured import SOURCE, draw_maps, network, outcome, problem_of
 
 CLAIMS = (
     more("seen", f"{SOURCE}, Finding 2", "With few examples H_wv under CE is block-circulant (share of its squared norm in that pattern, "
@@ -121,6 +121,21 @@ def cross_terms(x: Tensor, y: Tensor, first: Tensor, second: Tensor, chunk: int 
     return striped / len(x), other.view(d, m, m, c) / len(x)
 
 
+def cross_map(problem: Problem, classes: int, pixels: int) -> Any:
+    """|H_wv| of a problem with hidden weights w and output weights v: rows (i, input), columns (j, k) of the first `classes` j.
+
+    Rows are shrunk by maxima to about `pixels`; columns are kept, since stripes are one column wide.
+    """
+    x, y = (torch.cat([part[k] for part in problem.batches]) for k in range(2))
+    first, second = (p.detach() for p in problem.parameters.values())
+    striped, whole = cross_terms(x, y, first, second)
+    for i in range(len(first)):
+        whole[:, i, i] += striped[:, i]
+    picture = whole[..., :classes].permute(2, 0, 3, 1).flatten(2).flatten(0, 1).abs().numpy()
+    each = max(1, round(len(picture) / pixels))
+    return np.maximum.reduceat(picture, np.arange(0, len(picture), each), 0)
+
+
 def _pieces(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """p - y, the factor 1_i p_j (v_ji - Σ_c p_c v_ci) of the second term, σ(Wx) and 1_i."""
     inner = x @ first.T
@@ -176,12 +191,8 @@ def figures(result: Outcome) -> dict[str, Any]:
     data, shares = result.data, np.asarray(result.config["shares"])
     d, c = result.config["inputs"], result.config["classes"]
     pictures, axes = new_figure(1, len(shares), width=3.0, height=3.4)
-    for axis, picture, n, share in zip(np.atleast_1d(axes), data["pictures"], data["examples"], shares, strict=True):
-        largest = float(np.quantile(picture, 0.999))
-        drawn = draw_heat(axis, picture / largest, data["bounds"], f"N = {n}, N/(dC) = {share:g}", ("w", "v"))
-    pictures.colorbar(drawn, ax=list(np.atleast_1d(axes)), shrink=0.8, pad=0.01).set_label(
-        "√(|H| / its 99.9 % quantile)"
-    )
+    titles = [f"N = {n}, N/(dC) = {share:g}" for n, share in zip(data["examples"], shares, strict=True)]
+    draw_maps(pictures, axes, data["pictures"], data["bounds"], titles, ("w", "v"))
     pictures.suptitle("|H| under CE at initialisation: H_wv is the block beside the diagonal", fontsize=11)
     figure, (left, right) = new_figure(1, 2, width=4.6, height=3.6)
     fine = np.geomspace(data["examples"][0], data["examples"][-1], 200)
