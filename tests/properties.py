@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 DEEP = os.environ.get("HESSCOPE_TESTS") == "deep"
 _MORE = 20
@@ -19,6 +21,10 @@ settings.register_profile(
 )
 settings.register_profile("deep", settings.get_profile("fixed"), derandomize=False, print_blob=True)
 settings.load_profile("deep" if DEEP else "fixed")
+if not DEEP:
+    # Constants in the source of all modules that happen to be loaded would be drawn, too: which ones are depends on what
+    # a worker ran before.
+    providers._get_local_constants = Constants
 
 
 def examples(count: int) -> settings:

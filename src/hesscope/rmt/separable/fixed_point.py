@@ -1,7 +1,8 @@
 """δ = c E[t/(t e(δ) - z)], e(δ) = E[g/(1 + gδ)]: the fixed point in the upper half-plane, by safeguarded Newton.
 
 For z in the closed upper half-plane the right side maps the upper half-plane into itself, so it has at most one fixed
-point there (Denjoy-Wolff): any root with Im δ > 0 is the right one, and only its existence near the axis is delicate.
+point there (Denjoy-Wolff): any root with Im δ > 0 is the right one. It attracts; real roots beside it repel, and rounding
+may lift one of those above the axis, so a root counts only where |Φ'| <= 1.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from .population import Complex, Mask, Population, Real
 
 _CONVERGED = 1e-13
 _STRIDE = 8
+_ATTRACTS = 1.0 + 1e-6  # |Φ'| at a root: 1 at an edge, larger by a finite amount at a real root inside the support
 
 
 def upper_fixed_point(z: Complex, g: Population, t: Population, ratio: float, scale: float) -> tuple[Complex, Complex]:
@@ -103,7 +105,7 @@ def _newton(
         zeta[active] = here + move
         # At an edge the root is nearly double: there a residual at rounding level is all one can ask for.
         settled = (np.abs(move) <= _CONVERGED * np.abs(here)) | (np.abs(gap) <= 4e-15 * np.abs(here))
-        small = settled & ~sinking & (zeta[active].imag > 0)
+        small = settled & ~sinking & (zeta[active].imag > 0) & (np.abs(slope) <= _ATTRACTS)
         done[active[small]] = True
         active = active[~small]
         if active.size == 0:
