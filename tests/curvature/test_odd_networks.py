@@ -200,3 +200,34 @@ def test_numbers_of_wrong_derivatives_are_refused(run: Callable[[Any, Tensor], T
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert not hs.check(problem).passed
+
+
+class Padded(nn.Module):
+    """torch's encoder, told that the last position is padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 3, 0.0, batch_first=True)
+        self.encoder, self.head = nn.TransformerEncoder(layer, 1), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        padding = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        padding[:, -1] = True
+        found: Tensor = self.head(self.encoder(x, src_key_padding_mask=padding).mean(1))
+        return found
+
+
+def test_encoders_with_padding_in_evaluation_are_those_of_training() -> None:
+    """Without gradients torch sets padded positions to zero, in nested tensors that cannot be differentiated."""
+    torch.manual_seed(0)
+    model = Padded().double().eval()
+    x, y = torch.randn(3, 3, 4).double(), torch.tensor([0, 1, 1])
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    value = nn.functional.cross_entropy(model(x), y)
+    assert abs(problem.loss_value() - value.item()) < 1e-12
+    weight = model.head.weight
+    (gradient,) = torch.autograd.grad(value, weight, create_graph=True)
+    truth = torch.stack([torch.autograd.grad(g, weight, retain_graph=True)[0].flatten() for g in gradient.flatten()])
+    torch.testing.assert_close(hs.Hessian(problem).block(["head.weight"]).dense(), truth, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(hs.layer_hessian(problem, "head").dense(), truth, rtol=1e-9, atol=1e-12)
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -270,14 +270,9 @@ def test_outputs_that_curve_for_some_examples_only(smooth: int) -> None:
     x[:, 0] = -x[:, 0].abs()
     x[-smooth:, 0] *= -1
     expected = truth(model, model.a.weight, lambda: F.cross_entropy(model(x), y))
-    if smooth > 1:
-        assert_right(hs.Problem.of(model, "cross_entropy", (x, y)), "a", expected)
-        return
-    problem = hs.Problem.of(model, "cross_entropy", (x, y), batch_size=10)  # one example that few would meet
-    with pytest.raises(HesscopeError, match="curvature='second_derivative'"):
-        layer_hessian(problem, "a").dense()
-    right = layer_hessian(problem, "a", curvature="second_derivative").dense()
-    assert torch.allclose(right, expected, rtol=1e-10, atol=1e-14)
+    problem = hs.Problem.of(model, "cross_entropy", (x, y), batch_size=10)  # of one example few would meet any
+    assert_right(problem, "a", expected)
+    assert "an approximation" in layer_hessian(problem, "a", curvature="gauss_newton").curvature
 
 
 class InputMajor(nn.Module):

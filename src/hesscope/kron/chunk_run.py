@@ -96,25 +96,6 @@ class ChunkRun:
         _check_together(out, product, self.layers[index].layer.name)
         return out
 
-    def need_linear_outputs(self, index: int) -> None:
-        """Refuse outputs that curve in z: factors of the loss alone would then not give M."""
-        if not len(self.rows.f) or not self.rows.f.requires_grad:
-            return
-        part, z = self.only([index]).run, self.run.layers[index].z
-        draw = Rng(0).child("kron", "linear").torch()
-        cotangent, u = (torch.randn(t.shape, generator=draw, dtype=torch.float64).to(t) for t in (self.rows.f, z))
-        free = torch.zeros_like(self.rows.f, requires_grad=True)
-        (pulled,) = part.gradients(cotangent, create_graph=True)
-        image = second_derivative_product(part.gradients(free, create_graph=True)[0], free, u)
-        (gauss_newton,) = part.gradients(image)
-        curved = second_derivative_product(pulled, z, u)
-        if float(curved.abs().max()) > _DIGITS.get(z.dtype, 1e-2) * float(gauss_newton.abs().max()):
-            refuse(
-                "Gauss-Newton factors must suffice on all data, as they do on the examples the layer was tried on",
-                f"{self.layers[index].layer.name!r}, behind which the outputs curve on some examples",
-                "Pass curvature='second_derivative'.",
-            )
-
 
 @dataclass
 class SecondDerivative:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
-from ..curvature.data import examples_in, first_examples, map_tensors, take
+from ..curvature.data import examples_in, first_examples, map_tensors
 from ..layers import ProblemFacts, facts_of
 from ..rng import Rng
 from .chunk_run import ChunkRun
@@ -19,7 +19,6 @@ from .columns import gauss_newton_columns, row_owners, sampled_columns, unit_wei
 from .curvature_choice import LayerCurvature
 
 _LEAST_CHUNK, _MOST_CHUNK = 32e6, 256e6
-_TRIED = 16  # examples of a chunk
 
 
 @dataclass
@@ -38,7 +37,6 @@ class ChunkedData:
     def __init__(self, problem: Problem, layers: Sequence[LayerCurvature]) -> None:
         self.problem, self.layers = problem, tuple(layers)
         self.chunk_bytes = min(max(problem.memory_budget.limit / 4, _LEAST_CHUNK), _MOST_CHUNK)
-        self._tried = 0  # chunks, of those that factors are used for
 
     @cached_property
     def facts(self) -> ProblemFacts:
@@ -64,24 +62,11 @@ class ChunkedData:
                 chunk, number = _between(batch, start, start + step), number + 1
                 if number <= skip:
                     continue
-                if number > self._tried:
-                    self.need_linear_outputs(chunk)
-                    self._tried = number
                 yield chunk
 
     def run(self, chunk: Any) -> ChunkRun:
         """The chunk's loss as a function of the layers' outputs."""
         return ChunkRun.of(self.problem, chunk, self.layers, self._last)
-
-    def need_linear_outputs(self, chunk: Any) -> None:
-        """On a few examples of this chunk, drawn at random: do factors suffice where they are said to?"""
-        wanted = [i for i, how in enumerate(self.layers) if how.gauss_newton and how.exact]
-        size = examples_in(chunk) or 1
-        if wanted:
-            few = torch.randperm(size, generator=Rng(0).child("kron", "linear", size).torch())[:_TRIED]
-            run = self.run(chunk if size <= _TRIED else take(chunk, few))
-            for i in wanted:
-                run.need_linear_outputs(i)
 
     def owners(self, run: ChunkRun) -> list[Tensor] | None:
         """The unit of every row of the loss, layer by layer; None for a loss that is one number."""

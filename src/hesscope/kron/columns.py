@@ -56,7 +56,11 @@ def loss_columns(rows: OutputLoss) -> Iterator[Tensor]:
 
 
 def row_owners(run: ChunkRun) -> list[Tensor]:
-    """Which unit of each layer every row of this chunk's loss depends on; -1 where it depends on none."""
+    """Which unit of each layer every row of this chunk's loss depends on; -1 where it depends on none.
+
+    Which example, where it depends on several positions that are units otherwise.
+    """
+    run = ChunkRun(run.run, tuple(how.with_terms for how in run.layers), run.near_outputs)
     in_order = torch.arange(len(run.rows.f))
     # Which example a row belongs to is the same for all layers, and cheapest to see close to the outputs.
     examples = run.near_outputs
@@ -129,10 +133,19 @@ def _found_owners(run: ChunkRun, index: int) -> Tensor:
 
 
 def unit_weights(run: ChunkRun, index: int, owners: Tensor | None) -> Tensor:
-    """What each unit counts for in the loss, in float64: the weights of its rows."""
+    """What each unit counts for in the loss, in float64: the weights of its rows, or its share of them."""
     terms, units = run.run.terms, run.shape(index)[0]
     if owners is None or not isinstance(terms, OutputLoss):
         return torch.full((units,), terms.count / units, dtype=torch.float64)
+    how = run.layers[index].with_terms
+    if how is not run.layers[index]:
+        positions = how.units(run.run.layers[index].z.detach()).shape[1]
+        units //= positions
+        return _counted(terms, units, owners).div_(positions).repeat_interleave(positions)
+    return _counted(terms, units, owners)
+
+
+def _counted(terms: OutputLoss, units: int, owners: Tensor) -> Tensor:
     weight = terms.weight if isinstance(terms, SoftmaxLoss) else torch.ones(len(terms.f))
     known = owners >= 0
     return torch.zeros(units, dtype=torch.float64).index_add_(0, owners[known], weight.detach().double().cpu()[known])

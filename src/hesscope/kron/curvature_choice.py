@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NoReturn
 
 from torch import Tensor
@@ -36,8 +36,16 @@ class LayerCurvature:
 
     @property
     def flat(self) -> bool:
-        """Whether every position is a unit of its own."""
-        return self.layer.positions_apart
+        """Whether every position is a unit of its own; columns of a factor belong to terms, which must then be apart."""
+        layer = self.layer
+        return layer.positions_apart and (layer.terms_apart or not self.gauss_newton or self.directions > 0)
+
+    @property
+    def with_terms(self) -> LayerCurvature:
+        """The same with units that no term of the loss is shared by: positions of an example together, where one is."""
+        if not self.flat or self.layer.terms_apart:
+            return self
+        return replace(self, layer=replace(self.layer, positions_apart=False))
 
     @property
     def positions(self) -> int:

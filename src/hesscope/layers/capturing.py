@@ -55,6 +55,7 @@ class Capture:
     terms: OutputLoss | ScalarLoss
     layers: list[CapturedLayer]
     uses: dict[str, int]
+    recomputed: frozenset[str] = frozenset()  # parameters of layers that run again in the backward pass
 
     def of(self, name: str) -> list[CapturedLayer]:
         """The calls of one layer."""
@@ -97,7 +98,7 @@ def capture(
     mode = _Seeing(values, names, shifts or {})
     with torch.inference_mode(False), torch.enable_grad(), mode:
         terms = problem.evaluate(batch, values)
-    return Capture(terms, mode.layers, mode.uses)
+    return Capture(terms, mode.layers, mode.uses, frozenset(mode.recomputed))
 
 
 def every_parameter(problem: Problem) -> dict[str, Tensor]:
@@ -119,6 +120,7 @@ class _Seeing(TorchFunctionMode):
         self._wanted, self._shifts = names, shifts
         self.layers: list[CapturedLayer] = []
         self.uses: dict[str, int] = dict.fromkeys(parameters, 0)
+        self.recomputed: set[str] = set()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -137,6 +139,8 @@ class _Seeing(TorchFunctionMode):
         if kind is not None and roles is not None:
             return self._layer(kind, roles, named, func, args, kwargs)
         result = func(*args, **kwargs)
+        if func is Tensor.detach:
+            return result  # carries no derivative
         # A shape or a device is no use, and neither is a cast that gives the parameter back; a change in place is.
         changes = getattr(func, "__name__", "").rstrip("_") + "_" == getattr(func, "__name__", "")
         if changes or any(id(t) not in self._name_of for t in _tensors([result])):
@@ -162,6 +166,9 @@ class _Seeing(TorchFunctionMode):
             return out
         if torch._C._functorch.is_functorch_wrapped_tensor(out):
             return out  # inside vmap, grad or jvp: what is seen there is none of the tensors outside
+        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+            self.recomputed.update(named)
+            return out  # a checkpointed part runs again in the backward pass, and must be the same then
         z = out if out.requires_grad else out.detach().requires_grad_()
         seen.z = z
         self.layers.append(seen)

@@ -1,4 +1,5 @@
-"""What is true of each layer in this problem, proven once on a few of the user's own examples, in float64.
+"""What is true of each layer in this problem, proven once on a few of the user's own examples, in float64, and then
+looked for in all data.
 
 A layer is exact where its weight acts through this one call only, examples do not see each other, and the gradient and
 a product with its block of the Hessian, both computed from what the layer was given, are those of plain double backward.
@@ -16,10 +17,9 @@ from ..curvature.data import examples_in, map_tensors
 from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
-from ..curvature.processes import any_process
-from ..curvature.proofs.independence import halves_add_up
 from ..errors import refuse
 from .capturing import Capture, CapturedLayer, capture, every_parameter
+from .everywhere import hold_everywhere
 from .layer import LayerFacts, described
 from .proof import TOLERANCE, Proof, every_second
 
@@ -98,18 +98,15 @@ def _find(problem: Problem) -> ProblemFacts:
         mixed = _mixed_types(problem, batch)
     except RuntimeError as error:
         return _refused(once, reasons, f"its derivatives cannot be computed ({error})")
-    if any(layer.exact for layer in found.values()) and not (alone or _apart_everywhere(problem)):
-        return _refused(once, reasons, "examples of a batch influence each other")
+    if any(layer.exact for layer in found.values()):
+        everywhere = hold_everywhere(problem, found, alone)
+        if everywhere is None:
+            return _refused(once, reasons, "examples of a batch influence each other")
+        found = everywhere
     why = "it runs in another type than its parameters or than other layers (autocast, a model of several types)"
     found = {n: replace(layer, exact=False, reason=why) if n in mixed else layer for n, layer in found.items()}
     columns = whole.terms.columns() if isinstance(whole.terms, OutputLoss) else 0
     return ProblemFacts(found, reasons, columns, _rows_are_examples(probe, batch, whole, examples))
-
-
-def _apart_everywhere(problem: Problem) -> bool:
-    """Whether examples do not see each other in any batch, of any process."""
-    mixed = not halves_add_up(lambda batch: problem.evaluate(batch, problem.parameters), problem.batches)
-    return not (any_process(mixed, problem.device) if problem.distributed else mixed)
 
 
 def _mixed_types(problem: Problem, batch: Any) -> set[str]:
@@ -154,7 +151,11 @@ def _used_once(run: Capture, names: tuple[str, ...]) -> tuple[dict[str, Captured
             once[layer.name] = layer
     known = {name for layer in once.values() for name in (layer.weight, layer.bias) if name}
     for name in names:
-        if name not in known and name not in reasons:
+        if name in known or name in reasons:
+            continue
+        if name in run.recomputed:
+            reasons[name] = "activation checkpointing computes it again in the backward pass"
+        else:
             reasons[name] = "not used as the weight or bias of a known layer" if run.uses.get(name) else "not used"
     return once, reasons
 

@@ -18,7 +18,8 @@ class LayerFacts:
     """One layer: `exact` where all proofs hold, else `reason` says which did not.
 
     `gauss_newton`: the second derivative in its output is Jᵀ(∂²ℓ/∂f²)J, so that factors of the loss give it.
-    `positions_apart`: positions of one example do not interact behind the layer.
+    `positions_apart`: positions of one example do not interact behind the layer; `terms_apart`: nor does any term of
+    the loss depend on two of them (the squares of all outputs of an example are one term).
     """
 
     name: str
@@ -33,6 +34,7 @@ class LayerFacts:
     exact: bool
     gauss_newton: bool
     positions_apart: bool
+    terms_apart: bool
     reason: str = ""
 
     @property
@@ -108,5 +110,5 @@ def described(layer: CapturedLayer, reason: str = "") -> LayerFacts:
     shape = () if weight is None else tuple(weight.shape)
     none = Arrangement()
     return LayerFacts(
-        layer.name, kind, layer.weight, layer.bias, shape, groups, 1, none, none, False, False, False, reason
+        layer.name, kind, layer.weight, layer.bias, shape, groups, 1, none, none, False, False, False, False, reason
     )

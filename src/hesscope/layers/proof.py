@@ -81,6 +81,7 @@ class Proof:
             exact=True,
             gauss_newton=self._factors_suffice(layer, direction, pairs[-1][0]),
             positions_apart=apart,
+            terms_apart=apart and self._terms_apart(layer, outputs),
         )
 
     def _generic(self, run: Capture) -> list[Tensor]:
@@ -180,6 +181,28 @@ class Proof:
             if not self._same(bent + still, bent) or not (isinstance(self.whole.terms, OutputLoss) or bent.any()):
                 return positions, False
         return positions, True
+
+    def _terms_apart(self, layer: CapturedLayer, outputs: Arrangement) -> bool:
+        """Whether each term of the loss depends on one position: its image under noise times the number of the position
+        is then that number times its image under the noise."""
+        terms = self.whole.terms
+        if not isinstance(terms, OutputLoss) or not terms.f.requires_grad:
+            return True
+        u = torch.zeros_like(terms.f, requires_grad=True)
+        (pulled,) = torch.autograd.grad(
+            terms.f, layer.z, u, create_graph=True, retain_graph=True, materialize_grads=True
+        )
+        if not pulled.requires_grad:
+            return True
+        known = replace(described(layer), output_examples=outputs)
+        noise = self._draw("terms", known.units(layer.z))
+        number = torch.arange(1, noise.shape[1] + 1, device=noise.device, dtype=noise.dtype)[:, None]
+        plain, numbered = (
+            second_derivative_product(pulled, u, known.raw(tangent, layer.z)) for tangent in (noise, noise * number)
+        )
+        norm = plain.square().sum(-1, keepdim=True)
+        found = ((numbered * plain).sum(-1, keepdim=True) / norm.clamp_min(1e-300)).round()
+        return bool(((numbered - found * plain).square().sum(-1, keepdim=True) <= 1e-4 * norm).all())
 
     def _same(self, a: Tensor, b: Tensor) -> bool:
         a, b = a.detach(), b.detach()

@@ -22,14 +22,15 @@ from .wide_precision import InFloat64
 
 @contextmanager
 def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -> Iterator[None]:
-    """Math attention and plain recurrent kernels (the fused ones have no second derivative), plain operations, compiled
-    parts as they were written; with `wide`, casts to float32 stay in float64; where the network `attends`, scores of
+    """Math attention and plain recurrent kernels (the fused ones have no second derivative), no other way through encoders
+    in evaluation, plain operations, compiled parts as they were written; with `wide`, casts to float32 stay in float64; where the network `attends`, scores of
     long sequences are not kept. Checkpointed parts run again under the same conditions."""
 
     def modes() -> ExitStack:
         stack = ExitStack()
         stack.enter_context(differentiable())
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(_attention_as_trained())
         stack.enter_context(_parametrized_anew())
         stack.enter_context(plain_operations(model, traced))
         stack.enter_context(plain_recurrent_kernels(model))
@@ -43,6 +44,18 @@ def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -
 
     with modes(), _recomputed_under(modes):
         yield
+
+
+@contextmanager
+def _attention_as_trained() -> Iterator[None]:
+    """Where nothing requires a gradient, torch's encoders take a way of their own, on which padded positions become zero:
+    another function than the one that is trained."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 @contextmanager
