@@ -13,9 +13,10 @@ import matplotlib.pyplot as plt
 import pytest
 
 from hesscope.experiments import SeedTable, figures_of, find, names, run_experiment, run_seeds
+from hesscope.experiments.declared import at_most, judge
+from hesscope.experiments.recipe import Findings
 from hesscope.experiments.times import SECONDS, in_words
 from hesscope.results.claims import Outcome
-from hesscope.results.declared import at_most, judge
 
 SITE = Path(__file__).parents[2] / "docs" / "_site"
 OUTCOMES = SITE.parent / "outcomes"
@@ -218,7 +219,7 @@ def test_a_run_that_was_stopped_goes_on_at_the_seed_where_it_was(tmp_path: Path)
     experiment = find("cracking.fig1")
     calls: list[int] = []
 
-    def run(config: Any) -> Outcome:
+    def run(config: Any) -> Findings:
         calls.append(config.seed)
         if len(calls) == 2:
             raise KeyboardInterrupt

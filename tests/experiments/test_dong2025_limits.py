@@ -20,6 +20,6 @@ def test_claims_fail_when_the_limits_are_wrong(monkeypatch: pytest.MonkeyPatch) 
         return dataclasses.replace(limit, diagonal=(2 * limit.diagonal[0], 0.0))
 
     monkeypatch.setattr(block_limits, "linear_cross_entropy", doubled)
-    claims = {claim.id: claim for claim in fig8.run(fig8.Config(100, 100, (2, 10), 20)).claims}
+    claims = {claim.id: claim for claim in fig8.EXPERIMENT.outcome(fig8.Config(100, 100, (2, 10), 20)).claims}
     assert claims["diagonal"].holds is False
     assert claims["off-diagonal"].holds

@@ -24,7 +24,7 @@ def test_claims_fail_when_the_closed_form_is_the_printed_one(monkeypatch: pytest
         return dataclasses.replace(found, corrected=found.printed)
 
     monkeypatch.setattr(theorem4, "predicted_output_eigenspace", printed)
-    outcome = theorem4.run(theorem4.Config(widths=(15, 40), examples=500, draws=2))
+    outcome = theorem4.EXPERIMENT.outcome(theorem4.Config(widths=(15, 40), examples=500, draws=2))
     (corrected,) = [claim for claim in outcome.claims if claim.id == "corrected"]
     assert corrected.holds is False
 

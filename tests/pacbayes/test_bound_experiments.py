@@ -16,13 +16,13 @@ def test_finished_methods_are_read_from_the_state_folder(tmp_path: Path, monkeyp
     config = replace(
         table10.EXPERIMENT.quick, methods=("base",), sgd_epochs=1, epochs=1, data_prior=False, state=str(tmp_path)
     )
-    first = table10.run(config)
+    first = table10.EXPERIMENT.outcome(config)
     with pytest.raises(FileError, match="goes on with the same problem, settings and version"):
-        table10.run(replace(config, epochs=2))
+        table10.EXPERIMENT.outcome(replace(config, epochs=2))
     with pytest.raises(FileError, match="goes on with the same problem, settings and version"):
-        table10.run(replace(config, seed=1))
+        table10.EXPERIMENT.outcome(replace(config, seed=1))
     monkeypatch.setattr("hesscope.experiments.wu2022._bounds.optimize", None)
-    assert table10.run(config).data["T-50"]["bound"] == first.data["T-50"]["bound"]
+    assert table10.EXPERIMENT.outcome(config).data["T-50"]["bound"] == first.data["T-50"]["bound"]
 
 
 def test_claims_fail_when_methods_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,11 +34,13 @@ def test_claims_fail_when_methods_are_exchanged(monkeypatch: pytest.MonkeyPatch)
         lambda prepared, methods, *rest: {m: true(prepared, ["base"], *rest)["base"] for m in methods},
     )
     config = replace(table10.EXPERIMENT.quick, methods=("base", "iter"), epochs=2, sgd_epochs=2, data_prior=False)
-    claims = [c for c in table10.run(config).claims if "iter is tighter" in c.statement and c.holds is not None]
+    claims = [
+        c for c in table10.EXPERIMENT.outcome(config).claims if "iter is tighter" in c.statement and c.holds is not None
+    ]
     assert claims
     assert not any(c.holds for c in claims)
 
 
 def test_unknown_rows_are_refused() -> None:
     with pytest.raises(InputError, match="There are: T-50"):
-        table10.run(table10.Config(rows=("T-7",)))
+        table10.EXPERIMENT.outcome(table10.Config(rows=("T-7",)))

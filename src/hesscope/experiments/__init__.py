@@ -1,9 +1,9 @@
 """One package per paper, one module per figure or table; `_`-modules are shared parts."""
 
 from ..results.claims import Claim as Claim
-from ..results.claims import Experiment as Experiment
 from ..results.claims import Outcome as Outcome
 from ..results.seeds import SeedTable as SeedTable
+from .recipe import Experiment as Experiment
 from .registry import find as find
 from .registry import names as names
 from .running import figures_of as figures_of

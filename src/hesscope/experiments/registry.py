@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 
 from ..errors import refuse
-from ..results.claims import Experiment
+from .recipe import Experiment
 
 
 def names() -> tuple[str, ...]:

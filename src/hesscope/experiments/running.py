@@ -13,14 +13,15 @@ from typing import Any
 
 from .._version import __version__
 from ..missing_data import stand_ins
-from ..results.claims import Experiment, Outcome
+from ..results.claims import Outcome
 from .long_runs import Listener, keeping, progress
+from .recipe import Experiment
 
 
 def run_experiment(experiment: Experiment, config: Any, stand_in: bool | None = None) -> Outcome:
     """The outcome, with the names of data that synthetic ones stood in for (refused unless `stand_in`)."""
     with stand_ins(stand_in) as used:
-        outcome = experiment.run(config)
+        outcome = experiment.outcome(config)
     return changed(outcome, stand_ins=tuple(used))
 
 

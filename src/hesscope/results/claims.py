@@ -1,15 +1,11 @@
-"""What an experiment is: a recipe with a config that ends in checked claims."""
+"""What an experiment measured, and what that says of every claim."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from ..result import Result
-
-if TYPE_CHECKING:
-    from .declared import Declared
 
 
 def verdict(holds: bool | None, corrected: bool) -> str:
@@ -81,23 +77,3 @@ class Outcome(Result):
     @property
     def holds(self) -> bool:
         return all(claim.holds is not False for claim in self.claims)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A named recipe with its claims, declared before any run; figures are drawn from the outcome alone.
-
-    `quick` (seconds), `default` (minutes) and `paper` (the paper's own size) are configs of one frozen dataclass;
-    `chosen` says what the paper leaves open, or what cannot be had, and what was taken instead at its size.
-    """
-
-    name: str  # as typed after `hesscope reproduce`, for example "liao2021.fig1"
-    title: str
-    source: str  # for example "Liao & Mahoney, Figure 1"
-    quick: Any
-    default: Any
-    paper: Any
-    run: Callable[[Any], Outcome]
-    claims: tuple[Declared, ...]
-    figures: Callable[[Outcome], dict[str, Any]] = field(default=lambda outcome: {})  # name -> matplotlib Figure
-    chosen: str = ""

@@ -16,7 +16,7 @@ from ..overrides import with_overrides
 from ..progress import Bars
 
 if TYPE_CHECKING:
-    from ...results.claims import Experiment
+    from ...experiments import Experiment
     from ...results.seeds import SeedTable
 
 

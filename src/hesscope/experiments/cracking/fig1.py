@@ -10,10 +10,11 @@ import torch
 
 from ...closed_form import relu_network
 from ...plots.style import CYCLE, MUTED, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, equal
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_most, equal
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._truth import dense_hessian, largest_gap
 
 CLAIMS = (
@@ -37,7 +38,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Closed form and dense double backward of one network at initialisation."""
     rng = Rng(config.seed).child("fig1").numpy()
     w, v = rng.normal(size=(2, config.width))
@@ -63,13 +64,11 @@ def run(config: Config) -> Outcome:
         trace = np.sum(x[data] ** 2) / len(x) * (w[units] @ w[units] + v[units] @ v[units])
         pair = [float(dense[np.abs(dense - value).argmin()]) for value in predicted]
         sums = max(sums, abs(sum(pair) / trace - 1))
-    return outcome(
-        "fig1",
-        config,
-        {"eigenvalues": values, "sources": tuple(sources), "outliers": spectrum.outliers},
-        CLAIMS,
-        {"closed-form": gap, "cells": float(off), "sums": sums},
-    )
+    return {"eigenvalues": values, "sources": tuple(sources), "outliers": spectrum.outliers}, {
+        "closed-form": gap,
+        "cells": float(off),
+        "sums": sums,
+    }
 
 
 def figures(result: Outcome) -> dict[str, Any]:

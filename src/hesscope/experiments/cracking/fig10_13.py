@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, equal, less
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_least, equal, less
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._pairs import dense_eigenvalues, draw, rank_excess, stacked, standardised, summary
 
 FAMILIES = {
@@ -56,7 +57,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """All eigenvalues by double backward at standard initialisation on standardised data."""
     tables = {}
     for name, (depth, relu) in FAMILIES.items():
@@ -77,13 +78,7 @@ def run(config: Config) -> Outcome:
         excess = rank_excess([table["rank"][many]])
         measured[f"close-{number}"] = float(np.median(table["best"][many] / table["mean"][many]))
         measured[f"better-{number}"], measured[f"chance-{number}"] = -excess, -abs(excess)
-    return outcome(
-        "fig10_13",
-        config,
-        tables,
-        CLAIMS,
-        measured,
-    )
+    return tables, measured
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import between, less, more
-from . import fig4
-from ._claims import PAPER, outcome
+from ...results.claims import Outcome
+from ..declared import between, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER, fig4
 from ._ensemble import PARAMETRIZATIONS
 from ._two_layer import (
     MOMENTS,
@@ -64,7 +64,7 @@ class Config(fig4.Config):
     relu_steps: int = 150
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Train the linear networks of three parametrizations, and ReLU networks of the same kinds."""
     c = config
     linear = fig4.studies(c, PARAMETRIZATIONS)
@@ -97,13 +97,7 @@ def run(config: Config) -> Outcome:
         first = table[:, 1, relu_wide, 0]  # (norm, size)
         measured[f"relu-W1-{name}"] = float(first[0].mean())
         measured[f"relu-Frobenius-{name}"] = float((first[1] - first[[0, 2]].max(axis=0)).mean())
-    return outcome(
-        "fig14_16",
-        config,
-        {"ntp": {"NTP": ntp}, "alignment": alignments, "relu": with_relu},
-        CLAIMS,
-        measured,
-    )
+    return {"ntp": {"NTP": ntp}, "alignment": alignments, "relu": with_relu}, measured
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_most, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._ensemble import PARAMETRIZATIONS, Weights, pearson, sharpness, squared_norms, trained, widths_of
 
 MOMENTS = ("initialisation", "end of training")
@@ -102,7 +103,7 @@ def _family(config: Config, parametrization: str, depth: int, ends: int, relu: b
     }
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Train every family, then correlate its sharpness with each candidate."""
     cases = [("linear", ends) for ends in config.ends] + [("ReLU", 1)]
     families: dict[str, dict[str, Any]] = {}
@@ -142,13 +143,7 @@ def run(config: Config) -> Outcome:
     if large > 1:
         measured |= {f"size-{name}": float(lead(large, name).mean()) for name in PARAMETRIZATIONS}
         measured["single-many"] = single(large)
-    return outcome(
-        "fig17_22",
-        config,
-        {"correlation": tables, "progress": {key: family["progress"] for key, family in families.items()}},
-        CLAIMS,
-        measured,
-    )
+    return {"correlation": tables, "progress": {key: family["progress"] for key, family in families.items()}}, measured
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import torch
 
 from ...closed_form import ClosedFormSpectrum, self_attention
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, equal, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_most, equal, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._truth import dense_hessian, largest_gap
 
 CLAIMS = (
@@ -57,7 +58,7 @@ def sink(length: int, strength: float) -> Any:
     return strength * (np.arange(length) == 0) * np.ones((length, 1))
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Three sweeps: |w_Q| = |w_K|, |w_V|, and the strength of a sink on a massive first token."""
     rng = Rng(config.seed).child("fig2").numpy()
     x, y = rng.normal(size=(2, config.batch, config.length))
@@ -76,26 +77,20 @@ def run(config: Config) -> Outcome:
     bulk = {name: table[name][:, 0] for name in sweeps}
     sharp, wide, middle = top["key and query norm"], bulk["key and query norm"], config.points // 2
     perfect = np.mean(massive[:, 0] ** 2)
-    return outcome(
-        "fig2",
-        config,
-        table,
-        CLAIMS,
-        {
-            "closed-form": _gap(config),
-            "keys-sharpen": float(sharp[-1] / sharp[middle]),
-            "keys-bulk": float(abs(np.log(wide[-1] / wide[middle])) / abs(np.log(sharp[-1] / sharp[middle]))),
-            "keys-bulk-small": float(np.ptp(wide[: middle + 1]) / (sharp[0] - wide[0])),
-            "values-bulk": float(
-                abs(np.log(bulk["value"][middle] / bulk["value"][0])) / max(abs(np.log(wide[middle] / wide[0])), 1e-12)
-            ),
-            "sink-bulk": float(bulk["sink"][-1] / bulk["sink"][0]),
-            "sink-monotone": float(bulk["sink"].max() / bulk["sink"][0]),
-            "sink-widens": float(bulk["sink"].max() / bulk["sink"][0]),
-            "sink-sharpens": float(top["sink"][-1] / top["sink"][0]),
-            "perfect-sink": float(abs(top["sink"][-1] / perfect - 1) / abs(top["sink"][middle] / perfect - 1)),
-        },
-    )
+    return table, {
+        "closed-form": _gap(config),
+        "keys-sharpen": float(sharp[-1] / sharp[middle]),
+        "keys-bulk": float(abs(np.log(wide[-1] / wide[middle])) / abs(np.log(sharp[-1] / sharp[middle]))),
+        "keys-bulk-small": float(np.ptp(wide[: middle + 1]) / (sharp[0] - wide[0])),
+        "values-bulk": float(
+            abs(np.log(bulk["value"][middle] / bulk["value"][0])) / max(abs(np.log(wide[middle] / wide[0])), 1e-12)
+        ),
+        "sink-bulk": float(bulk["sink"][-1] / bulk["sink"][0]),
+        "sink-monotone": float(bulk["sink"].max() / bulk["sink"][0]),
+        "sink-widens": float(bulk["sink"].max() / bulk["sink"][0]),
+        "sink-sharpens": float(top["sink"][-1] / top["sink"][0]),
+        "perfect-sink": float(abs(top["sink"][-1] / perfect - 1) / abs(top["sink"][middle] / perfect - 1)),
+    }
 
 
 def _row(spectrum: ClosedFormSpectrum) -> list[float]:

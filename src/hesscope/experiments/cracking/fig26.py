@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, equal, less, more
-from ._claims import PAPER, outcome
+from ...results.claims import Outcome
+from ..declared import at_most, equal, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._ensemble import PARAMETRIZATIONS, pearson
 from ._two_layer import MOMENTS, draw_norm_correlations, norm_correlations
 from .fig4 import Config, best_over_layers, studies
@@ -29,7 +30,7 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """The trace by its exact formula, correlated with each squared norm."""
     found = studies(config, PARAMETRIZATIONS)
     tables = {name: norm_correlations(m, m.trace) for name, m in found.items()}
@@ -48,18 +49,12 @@ def run(config: Config) -> Outcome:
         for t in range(2)
         for i in wide
     )
-    return outcome(
-        "fig26",
-        config,
-        {"correlation": tables},
-        CLAIMS,
-        {
-            **lead,
-            "both": both,
-            "formula": max(float(m.trace_gap.max()) for m in found.values()),
-            "white": max(float(m.white_gap.max()) for m in found.values()),
-        },
-    )
+    return {"correlation": tables}, {
+        **lead,
+        "both": both,
+        "formula": max(float(m.trace_gap.max()) for m in found.values()),
+        "white": max(float(m.white_gap.max()) for m in found.values()),
+    }
 
 
 def figures(result: Outcome) -> dict[str, Any]:

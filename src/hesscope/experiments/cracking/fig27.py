@@ -10,10 +10,11 @@ import numpy as np
 from ...closed_form import SOFTMAX, attention_scalars, self_attention
 from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, at_most, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_least, at_most, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 
 CLAIMS = (
     less("below", f"{PAPER}, Figure 27", "Training starts below the edge (initial sharpness over 2/rate)", 1,
@@ -106,7 +107,7 @@ def _descend(
     return dict(zip(names, np.array(rows).T, strict=True))
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """One long run, and shorter ones on other sequences."""
     path = _descend(config, config.sequence, config.steps, config.steps)
     edge = 2.0 / config.rate
@@ -142,7 +143,7 @@ def run(config: Config) -> Outcome:
             "opposite": float(moves),
         }
     data = {"path": path, "edge": edge, "crossing": crossing, "kinds": kinds, "drawn": sequences, "fates": fates}
-    return outcome("fig27", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _kind(path: dict[str, Array], edge: float) -> str:

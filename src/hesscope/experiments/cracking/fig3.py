@@ -10,10 +10,11 @@ import numpy as np
 from ...closed_form import linear_network
 from ...measure import Array
 from ...plots.style import new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, equal, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_least, equal, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._pairs import decorrelated, draw, orthonormal_weights, rank_excess, stacked, standardised, summary
 
 CLAIMS = (
@@ -51,7 +52,7 @@ def _standard_weights(rng: Rng, width: int, inputs: int) -> tuple[Array, Array]:
     return draw_from.uniform(-1, 1, size=(1, width)) / width**0.5, v
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Exact spectra of both families at every input size."""
     tables = {}
     for name, weights, data in (
@@ -71,20 +72,14 @@ def run(config: Config) -> Outcome:
     many = [i for i, inputs in enumerate(config.sizes) if inputs >= 3]
     exact, loose = tables["orthonormal"], tables["standard"]
     excess = rank_excess([loose["rank"][many]])
-    return outcome(
-        "fig3",
-        config,
-        tables,
-        CLAIMS,
-        {
-            "theorem": float(exact["best"].max()),
-            "orders": _orders(exact),
-            "standard-close": float(np.median(loose["best"][many] / loose["mean"][many])),
-            "no-best-pair": _orders({key: table[many] for key, table in loose.items()}),
-            "better-than-chance": -excess,
-            "chance": -abs(excess),
-        },
-    )
+    return tables, {
+        "theorem": float(exact["best"].max()),
+        "orders": _orders(exact),
+        "standard-close": float(np.median(loose["best"][many] / loose["mean"][many])),
+        "no-best-pair": _orders({key: table[many] for key, table in loose.items()}),
+        "better-than-chance": -excess,
+        "chance": -abs(excess),
+    }
 
 
 def _orders(table: dict[str, Array]) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
-from ._claims import PAPER, outcome
+from ...results.claims import Outcome
+from ..declared import less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 from ._two_layer import NORMS, Measured, Study, draw_norm_correlations, measure, norm_correlations
 
 PARAMETRIZATIONS = ("SP", "muP")
@@ -56,7 +57,7 @@ def best_over_layers(table: Any) -> Any:
     return np.abs(table).max(axis=-1)
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Train, then correlate."""
     found = studies(config, PARAMETRIZATIONS)
     tables = {name: norm_correlations(m, m.sharpness) for name, m in found.items()}
@@ -76,18 +77,12 @@ def run(config: Config) -> Outcome:
         for name, table in tables.items()
         for i in range(len(config.ends))
     ]
-    return outcome(
-        "fig4",
-        config,
-        {"correlation": tables, "progress": {name: m.progress for name, m in found.items()}},
-        CLAIMS,
-        {
-            **{f"lead-{name}": value for name, value in lead.items()},
-            **{f"second-{name}": value for name, value in second.items()},
-            "sum": rule / largest,
-            "varies": float(np.mean(larger)),
-        },
-    )
+    return {"correlation": tables, "progress": {name: m.progress for name, m in found.items()}}, {
+        **{f"lead-{name}": value for name, value in lead.items()},
+        **{f"second-{name}": value for name, value in second.items()},
+        "sum": rule / largest,
+        "varies": float(np.mean(larger)),
+    }
 
 
 def _scale(parametrization: str, config: Config) -> Any:

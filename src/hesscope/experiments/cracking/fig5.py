@@ -13,15 +13,16 @@ from torch import Tensor
 from ...curvature import GaussNewton, Hessian, Problem
 from ...linalg import eigenpairs
 from ...plots.style import MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, at_most, less
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...zoo.models import initialised_by
 from ...zoo.pieces import Pieces
 from ...zoo.presets import shakespeare
 from ...zoo.pretraining import NanoGPT, Pretraining, windows
+from ..declared import at_least, at_most, less
 from ..long_runs import progress
-from ._claims import PAPER, outcome
+from ..recipe import Experiment, Findings
+from . import PAPER
 
 ALMOST = "“for almost all values”: nine of ten"
 CLAIMS = (
@@ -65,7 +66,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Both networks at every shape, each at several seeds; eigenvalues of one checkpoint start from those of the last."""
     tokens, vocabulary = _tokens(config)
     shapes: dict[str, Any] = {}
@@ -80,7 +81,7 @@ def run(config: Config) -> Outcome:
         }
     for shape in shapes.values():
         shape["against"] = {name: _compared(shape, name) for name in ("residual", "loss")}
-    return outcome("fig5", config, {"shapes": shapes, "steps": np.array(_marks(config))}, CLAIMS, _measured(shapes))
+    return {"shapes": shapes, "steps": np.array(_marks(config))}, _measured(shapes)
 
 
 def _tokens(config: Config) -> tuple[Tensor, int]:

@@ -14,15 +14,16 @@ from ...curvature import GaussNewton, Hessian, Problem
 from ...linalg import eigenpairs, spectral_density
 from ...missing_data import note_stand_in
 from ...plots.style import CYCLE, MEASURED, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, between, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...zoo.data import data_dir
 from ...zoo.models import initialised_by
 from ...zoo.stories import TOKENS, WEIGHTS, Stories, chain_text, long_stories, read_stories
 from ...zoo.training import descend, drawn_batches
+from ..declared import at_least, between, less, more
 from ..long_runs import progress
-from ._claims import PAPER, outcome
+from ..recipe import Experiment, Findings
+from . import PAPER
 
 LARGER = "“the more prominent the attention sinks, the larger the outliers”"
 CLAIMS = (
@@ -61,7 +62,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Eigenvalues at both ends and the density at every strength, on several samples of stories."""
     rng = Rng(config.seed).child("fig6")
     model, text = _trained(config, rng)
@@ -82,13 +83,7 @@ def run(config: Config) -> Outcome:
         for name in fields:
             found[name].append(rows[name])
     data: dict[str, Any] = {name: np.array(rows) for name, rows in found.items()}
-    return outcome(
-        "fig6",
-        config,
-        {**data, "density": density, "parameters": sum(p.numel() for p in model.parameters())},
-        CLAIMS,
-        _measured(data),
-    )
+    return {**data, "density": density, "parameters": sum(p.numel() for p in model.parameters())}, _measured(data)
 
 
 def _read(config: Config, model: Stories, tokens: Tensor, wanted: float | None, rng: Rng) -> tuple[dict[str, Any], Any]:

@@ -9,10 +9,11 @@ import numpy as np
 
 from ...closed_form import linear_network
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import equal, standard_errors
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import equal, standard_errors
+from ..recipe import Experiment, Findings
+from . import PAPER
 
 CLAIMS = (
     standard_errors("sharpness", f"{PAPER}, Figure 7", "The largest eigenvalue grows in proportion to the input variance, up to "
@@ -33,7 +34,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """One network at standard initialisation, inputs scaled to each variance, targets independent of them."""
     rng = Rng(config.seed).child("fig7").numpy()
     w = rng.uniform(-1, 1, size=config.width) / config.width**0.5
@@ -48,17 +49,11 @@ def run(config: Config) -> Outcome:
     clean = [linear_network(w, v, s**0.5 * x, 0 * y) for s in variances]
     sharp = np.array([s.outliers[1] for s in clean])
     wide = np.mean(x**2) * variances * (w @ w + v @ v)
-    return outcome(
-        "fig7",
-        config,
-        {"variances": variances, "outliers": outliers, "bulk": bulk, "prediction": wide},
-        CLAIMS,
-        {
-            "sharpness": float((np.abs(outliers[:, 1] - sharp) / noise).max()),
-            "bulk": float((np.abs(bulk - abs(w @ v) * variances * np.mean(x**2)) / noise).max()),
-            "sum": float(np.abs(outliers.sum(axis=1) / wide - 1).max()),
-        },
-    )
+    return {"variances": variances, "outliers": outliers, "bulk": bulk, "prediction": wide}, {
+        "sharpness": float((np.abs(outliers[:, 1] - sharp) / noise).max()),
+        "bulk": float((np.abs(bulk - abs(w @ v) * variances * np.mean(x**2)) / noise).max()),
+        "sum": float(np.abs(outliers.sum(axis=1) / wide - 1).max()),
+    }
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import numpy as np
 from ...closed_form import learning_phase, linear_network, relu_network
 from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, equal, less
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_least, equal, less
+from ..recipe import Experiment, Findings
+from . import PAPER
 
 CLAIMS = (
     equal("paired", f"{PAPER}, Figure 8, linear", "At every step the two eigenvalues of the numerical Hessian nearest to the pair sum to "
@@ -60,7 +61,7 @@ def _descend(config: Config, x: Array, y: Array, w: Array, v: Array, relu: bool)
     return path
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Train both networks from the same start; closed-form spectrum at every step."""
     rng = Rng(config.seed).child("fig8").numpy()
     x = rng.uniform(-1, 1, size=config.samples)
@@ -83,28 +84,22 @@ def run(config: Config) -> Outcome:
     )
     still = all(np.array_equal(b > 0, gated[0][1] > 0) for _, b in gated)
     looks = range(0, len(linear), 10)
-    return outcome(
-        "fig8",
-        config,
-        {
-            "linear": pairs,
-            "linear_trace": traces,
-            "relu": cells,
-            "relu_trace": cell_trace,
-            "ratio": np.array([phase.ratio for phase in phases]),
-            "cells_fixed": still,
-        },
-        CLAIMS,
-        {
-            "paired": max(_pair_gap(x, y, *linear[k], pairs[k]) for k in looks),
-            "paired-relu": float(np.abs(cells.sum(axis=1) / cell_trace - 1).max()),
-            "gradient-form": max(_gradient_form(x, y, *linear[k], pairs[k]) for k in looks),
-            "phases": float(np.mean(signs)),
-            "rank-one": float(
-                abs(pairs[-1, 0] / pairs[-1, 1]) / abs(pairs[len(pairs) // 2, 0] / pairs[len(pairs) // 2, 1])
-            ),
-        },
-    )
+    return {
+        "linear": pairs,
+        "linear_trace": traces,
+        "relu": cells,
+        "relu_trace": cell_trace,
+        "ratio": np.array([phase.ratio for phase in phases]),
+        "cells_fixed": still,
+    }, {
+        "paired": max(_pair_gap(x, y, *linear[k], pairs[k]) for k in looks),
+        "paired-relu": float(np.abs(cells.sum(axis=1) / cell_trace - 1).max()),
+        "gradient-form": max(_gradient_form(x, y, *linear[k], pairs[k]) for k in looks),
+        "phases": float(np.mean(signs)),
+        "rank-one": float(
+            abs(pairs[-1, 0] / pairs[-1, 1]) / abs(pairs[len(pairs) // 2, 0] / pairs[len(pairs) // 2, 1])
+        ),
+    }
 
 
 def _hessian(x: Array, y: Array, w: Array, v: Array) -> Array:

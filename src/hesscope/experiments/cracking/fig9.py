@@ -9,10 +9,11 @@ import numpy as np
 
 from ...closed_form import self_attention
 from ...plots.style import MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
-from ._claims import PAPER, outcome
+from ..declared import at_most, less, more
+from ..recipe import Experiment, Findings
+from . import PAPER
 from .fig2 import sink
 
 CLAIMS = (
@@ -43,7 +44,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """The whole spectrum for sinks of growing strength on a first token that is `massive` times as long."""
     rng = Rng(config.seed).child("fig9").numpy()
     d, k = config.embedding, config.key_width
@@ -57,19 +58,19 @@ def run(config: Config) -> Outcome:
     top = np.array([np.sort(s.eigenvalues)[-shown:] for s in spectra])
     copies = {b.multiplicity for s in spectra for b in s.bulk}
     perfect = float(np.linalg.eigvalsh(x[:, 0].T @ x[:, 0] / config.batch)[-1])
-    return outcome(
-        "fig9",
-        config,
-        {"strengths": strengths, "bulk": bulk, "top": top, "perfect": perfect, "outliers": spectra[0].outliers.size},
-        CLAIMS,
-        {
-            "bulk": float(bulk[-1] / bulk[0]),
-            "sharpness": float(top[-1, -1] / top[0, -1]),
-            "top-share": float(top[-1].mean() / top[0].mean()),
-            "perfect": float((top[-1, -1] - top[0, -1]) / (perfect - top[0, -1])),
-            "multiplicity": float(max(abs(c - (k - 2 * d + 1)) for c in copies)),
-        },
-    )
+    return {
+        "strengths": strengths,
+        "bulk": bulk,
+        "top": top,
+        "perfect": perfect,
+        "outliers": spectra[0].outliers.size,
+    }, {
+        "bulk": float(bulk[-1] / bulk[0]),
+        "sharpness": float(top[-1, -1] / top[0, -1]),
+        "top-share": float(top[-1].mean() / top[0].mean()),
+        "perfect": float((top[-1, -1] - top[0, -1]) / (perfect - top[0, -1])),
+        "multiplicity": float(max(abs(c - (k - 2 * d + 1)) for c in copies)),
+    }
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
-from ...results.declared import Declared, Measured, at_most, less, standard_errors
 from ...rmt.blocks.limits import BlockLimit
+from ..declared import Declared, Measured, at_most, less, standard_errors
 
 SHRINK = 4  # the smaller size that shows, and removes, what is left of order 1/d
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, repeat
 from typing import Any, Literal
 
@@ -15,8 +14,6 @@ from torch import Tensor, nn
 
 from ...curvature import Problem
 from ...plots.blocks import draw_heat
-from ...results.claims import Outcome
-from ...results.declared import Declared, Measured, judge
 from ...rng import Rng
 from ...zoo.training import descend, drawn_batches
 
@@ -130,10 +127,3 @@ def within(norms: Any, layers: Sequence[str], layer: str) -> Any:
     """The norms between blocks of one layer."""
     same = np.array([name == layer for name in layers])
     return np.asarray(norms)[np.ix_(same, same)]
-
-
-def outcome(
-    name: str, config: Any, data: dict[str, Any], declared: Sequence[Declared], measured: Mapping[str, Measured]
-) -> Outcome:
-    """An outcome whose config is stored as plain values."""
-    return Outcome(f"dong2025.{name}", asdict(config), data, judge(declared, measured))

@@ -10,11 +10,12 @@ import torch
 from scipy import stats
 
 from ...plots.style import ACCENT, SEQUENTIAL, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more, standard_errors
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms
-from ._measured import SOURCE, mean_squares, network, outcome, problem_of
+from ..declared import less, more, standard_errors
+from ..recipe import Experiment, Findings
+from ._measured import SOURCE, mean_squares, network, problem_of
 
 WIDTHS = ("d", "h1", "h2", "h3", "C")
 LAYERS = ("fc1", "fc2", "fc3", "fc4")
@@ -53,7 +54,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Elasticities d log ratio / d log width of every layer in every width, and in all widths downstream of it."""
     every = np.array([_elasticities(config, (k,)) for k in range(5)])  # (width, repeat, layer)
     # Layer p maps width p to width p + 1, and its neurons feed the widths from p + 2 on.
@@ -69,7 +70,7 @@ def run(config: Config) -> Outcome:
         measured[f"downstream-{layer}"] = _score(down[p], -0.5)
         measured[f"upstream-{layer}"] = float(upstream[p] - downstream[p])
     data = {"alone": alone, "downstream": downstream, "upstream": upstream}
-    return outcome("deep", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _score(values: Any, expected: float) -> tuple[float, str]:

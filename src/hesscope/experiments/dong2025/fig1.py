@@ -10,12 +10,13 @@ import torch
 
 from ...plots.blocks import draw_heat, draw_norms
 from ...plots.style import new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ...zoo import load
-from ._measured import NEAR, SOURCE, Loss, diagonal_share, network, outcome, problem_of, within
+from ..declared import at_least, more
+from ..recipe import Experiment, Findings
+from ._measured import NEAR, SOURCE, Loss, diagonal_share, network, problem_of, within
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
 # Under MSE H_vv is block-diagonal by its formula, so nothing is claimed of it.
@@ -46,7 +47,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Exact norms of all 108 x 108 blocks, and the picture, streamed."""
     images = load("cifar100", folder=config.data_dir)
     rng = Rng(config.seed).child("fig1")
@@ -66,7 +67,7 @@ def run(config: Config) -> Outcome:
                 part = within(norms.norms, norms.layers, layer)
                 measured[f"{loss}-{layer}"] = diagonal_share(part)
                 measured[f"{loss}-{layer}-rows"] = float(np.mean(np.argmax(part, 1) == np.arange(len(part))))
-    return outcome("fig1", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from ...curvature import Problem
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ...zoo import load
 from ...zoo.models import initialised_by
 from ...zoo.training import descend, drawn_batches
-from ._measured import NEAR, SOURCE, Loss, diagonal_share, outcome
+from ..declared import less, more
+from ..recipe import Experiment, Findings
+from ._measured import NEAR, SOURCE, Loss, diagonal_share
 
 LOSSES: tuple[Loss, ...] = ("CE", "MSE")
 READINGS = (("step", 1, 2), ("epoch", 3, 4))  # what "1 iteration" and "10 iterations" may mean: places in `marks`
@@ -62,7 +63,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """H_ww and its Gauss-Newton part at initialisation and during training."""
     forest = load("covtype", folder=config.data_dir, count=config.examples)
     x, y = forest.x, (forest.y == 1).to(forest.x.dtype)[:, None]
@@ -81,7 +82,7 @@ def run(config: Config) -> Outcome:
     }
     for unit, one, ten in READINGS:
         measured[f"ce-{unit}"], measured[f"mse-{unit}"] = float(ce["share"][one]), float(mse["share"][ten])
-    return outcome("fig10", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _course(config: Config, model: nn.Module, loss: Loss, x: Tensor, y: Tensor, rng: Rng) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import numpy as np
 
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
-from ._measured import NEAR, SOURCE, Loss, clustered_data, mean_squares, network, outcome, problem_of
+from ..declared import less, more
+from ..recipe import Experiment, Findings
+from ._measured import NEAR, SOURCE, Loss, clustered_data, mean_squares, network, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
 CLAIMS = tuple(
@@ -52,7 +53,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """The RMS ratio of H_ww over several networks and a picture for each number of clusters."""
     data: dict[str, Any] = {}
     measured: dict[str, Any] = {}
@@ -86,7 +87,7 @@ def run(config: Config) -> Outcome:
         measured[f"{loss}-C"] = float(few.mean() / many.mean() / max(few.max() / few.min(), many.max() / many.min()))
         if loss == "CE":
             measured["CE-output"] = float(_share(found["many"]["output"], config.many).min())
-    return outcome("fig11_12", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _share(ratios: Any, blocks: int) -> Any:

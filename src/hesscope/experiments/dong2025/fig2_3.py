@@ -10,10 +10,11 @@ import torch
 
 from ...curvature import Problem
 from ...plots.style import CYCLE, SEQUENTIAL, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms, circulant_score, heat_map
+from ..declared import less, more
+from ..recipe import Experiment, Findings
 from ._measured import (
     NEAR,
     SOURCE,
@@ -22,7 +23,6 @@ from ._measured import (
     draw_maps,
     gaussian_data,
     network,
-    outcome,
     problem_of,
     train,
     within,
@@ -82,7 +82,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Block ratios, the circulant score and pictures at six points of each training run."""
     rng = Rng(config.seed).child("fig2_3")
     x, y = gaussian_data(config.per_class, config.classes, config.inputs, rng)
@@ -123,7 +123,7 @@ def run(config: Config) -> Outcome:
         "slopes": float(ce["slopes"][-1] / ce["slopes"][0]),
         "stripes-stay": float(ce["striped"][-1] / ce["striped"][0]),
     }
-    return outcome("fig2_3", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _course(points: list[Problem]) -> dict[str, Any]:

@@ -9,12 +9,13 @@ import numpy as np
 
 from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_most, less, standard_errors
+from ...results.claims import Outcome
 from ...rmt import block_limits
 from ...rng import Rng
 from ...structure import block_norms, heat_map
-from ._measured import SOURCE, Loss, gaussian_data, mean_squares, network, outcome, problem_of
+from ..declared import Measured, at_most, less, standard_errors
+from ..recipe import Experiment, Findings
+from ._measured import SOURCE, Loss, gaussian_data, mean_squares, network, problem_of
 
 CASES: tuple[tuple[str, bool, Loss], ...] = (
     ("linear, MSE", False, "MSE"),
@@ -71,7 +72,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """RMS ratios of block norms over several networks; pictures of the first."""
     data: dict[str, Any] = {"classes": np.array(config.classes)}
     for name, hidden, loss in CASES:
@@ -90,7 +91,7 @@ def run(config: Config) -> Outcome:
                     every[k, repeat, row] = mean_squares(block_norms(problem.select(glob)).norms)
         mean = every.mean(1)
         data[name] = {"ratios": np.sqrt(mean[:, :, 1] / mean[:, :, 0]).T, "pictures": pictures, "every": every}
-    return outcome("fig4_7", config, data, CLAIMS, _measured(config, data))
+    return data, _measured(config, data)
 
 
 def _measured(config: Config, data: dict[str, Any]) -> dict[str, Measured]:

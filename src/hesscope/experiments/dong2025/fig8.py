@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Declared, judge
+from ...results.claims import Outcome
 from ...rmt import block_limits
 from ...rng import Rng
+from ..declared import Declared
+from ..recipe import Experiment, Findings
 from ._limits import SHRINK, declared, draw, measured, softmax, squared_norm, summary
 
 SOURCE = "Dong et al., Figure 8, Theorem 1"
@@ -34,7 +35,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Realisations at full size beside the limits, and at a quarter of it for the rate of concentration."""
     d, n = config.inputs, config.examples
     out, smaller = _realise(config, d, n), _realise(config, d // SHRINK, n // SHRINK)
@@ -46,7 +47,7 @@ def run(config: Config) -> Outcome:
         config.realisations
     )  # of a quotient of two standard deviations: each 1/√(2n), relatively
     found = measured(data) | {"concentration": (quotient - 4 * error, f"{quotient:.3f} ± {error:.3f}")}
-    return Outcome("dong2025.fig8", asdict(config), data, judge(CLAIMS, found))
+    return data, found
 
 
 def _realise(config: Config, d: int, n: int) -> NDArray[np.float64]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge
+from ...results.claims import Outcome
 from ...rmt import block_limits
 from ...rng import Rng
+from ..recipe import Experiment, Findings
 from ._limits import SHRINK, declared, draw, measured, softmax, squared_norm, summary
 
 CLAIMS = declared("Dong et al., Figure 9, Theorem 2", ("||H_11||²/d", "||H_12||²/d"), "C^-1")
@@ -27,13 +27,13 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """The off-diagonal norms do not concentrate (V stays random), so only means over realisations are compared."""
     d, n = config.inputs, config.examples
     out, smaller = _realise(config, d, n), _realise(config, d // SHRINK, n // SHRINK)
     limits = [block_limits.hidden_cross_entropy(d / n, classes, config.hidden) for classes in config.classes]
     data = summary(config.classes, out, smaller, limits)
-    return Outcome("dong2025.fig9", asdict(config), data, judge(CLAIMS, measured(data)))
+    return data, measured(data)
 
 
 def _realise(config: Config, d: int, n: int) -> NDArray[np.float64]:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import CYCLE, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import between, less, standard_errors
+from ...results.claims import Outcome
 from ...rmt import block_limits
 from ...rng import Rng
+from ..declared import between, less, standard_errors
+from ..recipe import Experiment, Findings
 from ._limits import softmax, squared_norm
-from ._measured import SOURCE, outcome
+from ._measured import SOURCE
 
 HERE = f"{SOURCE}, Appendix A"
 CLAIMS = (
@@ -50,7 +51,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Squared norms of first and second block of every network, and the quotients that the paper puts in their place."""
     rows = np.array([[_network(config, c, r) for r in range(config.repeats)] for c in config.classes])
     names = ("linear", "linear_off", "output", "output_off", "hidden", "hidden_off", "eq22", "eq28", "eq28_corrected")
@@ -79,7 +80,7 @@ def run(config: Config) -> Outcome:
     }
     data["classes"] = np.array(config.classes)
     data["limit"] = np.array([limits[n].off_diagonal[0] / limits[n].diagonal[0] for n in (18, 29)])
-    return outcome("heuristics", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _network(config: Config, classes: int, repeat: int) -> list[float]:

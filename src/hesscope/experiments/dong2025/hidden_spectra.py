@@ -9,12 +9,13 @@ import numpy as np
 
 from ...measure import AtomicMeasure
 from ...plots.style import MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Declared, Measured, at_most, more
+from ...results.claims import Outcome
 from ...rmt import block_law
 from ...rng import Rng
+from ..declared import Declared, Measured, at_most, more
+from ..recipe import Experiment, Findings
 from ._limits import softmax
-from ._measured import SOURCE, outcome
+from ._measured import SOURCE
 
 BLOCKS = {"diagonal": (0, 0), "off-diagonal": (0, 1)}
 CASES = {"CE": "Proposition 4", "MSE": "Proposition 6"}
@@ -49,7 +50,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """One network; all eigenvalues of H_11 and H_12 of its hidden layer."""
     d, n, m = config.inputs, round(config.inputs / config.ratio), config.hidden
     generator = Rng(config.seed).child("hidden spectra").numpy()
@@ -81,7 +82,7 @@ def run(config: Config) -> Outcome:
         spread = [np.std(s[:, number] ** 2, ddof=1) / np.mean(s[:, number] ** 2) for s in (small, large)]
         error = 0.5 * quotient * float(np.hypot(*spread)) / config.repeats**0.5
         measured[f"exchange-{block}"] = (quotient - 4 * error, f"{quotient:.3f} ± {error:.3f}")
-    return outcome("hidden_spectra", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _exchange(config: Config, v: Any, d: int) -> Any:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ...curvature import Problem
 from ...plots.style import CYCLE, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, between, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import output_block_norms
 from ...zoo.gpt import SmallGPT
@@ -21,8 +20,10 @@ from ...zoo.models import initialised_by
 from ...zoo.pieces import Pieces
 from ...zoo.presets import shakespeare
 from ...zoo.pretraining import Pretraining, windows
+from ..declared import at_most, between, less, more
 from ..long_runs import progress
-from ._measured import NEAR, SOURCE, outcome
+from ..recipe import Experiment, Findings
+from ._measured import NEAR, SOURCE
 
 RATE = "“the ratio between the off-diagonal and diagonal blocks decays to zero at the rate of O(1/C)”: an exponent of -1, to a tenth"
 CLAIMS = (
@@ -70,7 +71,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Exact norms of the head at every vocabulary, run and checkpoint; one more network at random for many tokens."""
     text = plain_text(shakespeare(config.data_dir, config.characters)[0], min(config.vocabularies))
     marks = (0, *(round(float(s)) for s in np.geomspace(max(1, config.steps / 20), config.steps, config.readings - 1)))
@@ -88,7 +89,7 @@ def run(config: Config) -> Outcome:
     data |= {name: np.array(values) for name, values in found.items()}  # (vocabulary, run, checkpoint)
     progress(f"{config.far} random tokens")
     data["far"], data["far_tokens"] = np.array([_far(config, number) for number in range(config.runs)]), config.far
-    return outcome("language_model", config, data, CLAIMS, _measured(data))
+    return data, _measured(data)
 
 
 def plain_text(text: str, most: int) -> str:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ...curvature import Problem
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, at_most, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import dense_hessian
 from ...zoo.gpt import SmallGPT
@@ -22,8 +21,10 @@ from ...zoo.models import initialised_by
 from ...zoo.presets import shakespeare
 from ...zoo.pretraining import windows
 from ...zoo.training import descend
+from ..declared import at_least, at_most, more
 from ..long_runs import progress
-from ._measured import NEAR, SOURCE, outcome
+from ..recipe import Experiment, Findings
+from ._measured import NEAR, SOURCE
 from .language_model import plain_text
 
 OTHER = "arXiv 2602.00816"
@@ -65,7 +66,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Dense Hessians in float64: every measure for every partition, and a block-Newton run from an early checkpoint."""
     text = plain_text(shakespeare(config.data_dir)[0], config.letters)
     order = {letter: number for number, letter in enumerate(sorted(set(text)))}
@@ -89,7 +90,7 @@ def run(config: Config) -> Outcome:
         "before": np.array(before),
         "parameters": late.space.size,
     }
-    return outcome("referee", config, data, CLAIMS, _judged(data))
+    return data, _judged(data)
 
 
 def partitions() -> dict[str, tuple[str, ...]]:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from ...measure import AtomicMeasure
 from ...plots.style import MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, less
+from ...results.claims import Outcome
 from ...rmt import block_law
 from ...rng import Rng
+from ..declared import at_most, less
+from ..recipe import Experiment, Findings
 from ._limits import softmax
-from ._measured import SOURCE, outcome
+from ._measured import SOURCE
 
 BLOCKS = ("diagonal", "off_diagonal")
 COUNTS = (2, 10, 100, 1000)
@@ -46,7 +47,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Eigenvalues of H_11 and H_12 against Proposition 2, the second with its sign corrected."""
     data: dict[str, Any] = {}
     measured: dict[str, Any] = {}
@@ -62,7 +63,7 @@ def run(config: Config) -> Outcome:
             measured[f"{block}-{classes}"] = (gap / allowed, f"{gap:.4f} of {allowed:.4f} allowed")
             if block == "off_diagonal":
                 measured[f"negative-{classes}"] = float(values.max())
-    return outcome("spectra", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _eigenvalues(config: Config, classes: int) -> list[NDArray[np.float64]]:

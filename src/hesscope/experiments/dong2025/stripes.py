@@ -14,11 +14,12 @@ from torch import Tensor
 
 from ...curvature import Problem
 from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import between, less, more, standard_errors
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import heat_map
-from ._measured import SOURCE, draw_maps, network, outcome, problem_of
+from ..declared import between, less, more, standard_errors
+from ..recipe import Experiment, Findings
+from ._measured import SOURCE, draw_maps, network, problem_of
 
 CLAIMS = (
     more("seen", f"{SOURCE}, Finding 2", "With few examples H_wv under CE is block-circulant (share of its squared norm in that pattern, "
@@ -55,7 +56,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """One network; squared norms over data sets of every size, and of the mean from products of independent ones."""
     d, c = config.inputs, config.classes
     rng = Rng(config.seed).child("stripes")
@@ -87,22 +88,16 @@ def run(config: Config) -> Outcome:
         "expected": expected, "limit": limit, "noise": noise, "pictures": np.stack(pictures), "bounds": picture.bounds,
     }  # fmt: skip
     scores = np.abs(share - predicted) / np.hypot(errors, doubt)
-    return outcome(
-        "stripes",
-        config,
-        data,
-        CLAIMS,
-        {
-            "seen": float(share[0]),
-            "everywhere": float(share.min()),
-            "leads-few": float(quotient[0]),
-            "leads": float(quotient.min()),
-            "law": float(scores.max()),
-            "balance": float((noise[1] / limit[1] - 1) / (d * c)),
-            "equal": float(max(limit[2] / limit[3], limit[3] / limit[2])),
-            "stays": float(limit[0] / limit[1] * config.hidden),
-        },
-    )
+    return data, {
+        "seen": float(share[0]),
+        "everywhere": float(share.min()),
+        "leads-few": float(quotient[0]),
+        "leads": float(quotient.min()),
+        "law": float(scores.max()),
+        "balance": float((noise[1] / limit[1] - 1) / (d * c)),
+        "equal": float(max(limit[2] / limit[3], limit[3] / limit[2])),
+        "stays": float(limit[0] / limit[1] * config.hidden),
+    }
 
 
 def _data(n: int, inputs: int, classes: int, rng: Rng) -> tuple[Tensor, Tensor]:

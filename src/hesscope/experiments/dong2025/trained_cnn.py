@@ -14,13 +14,14 @@ from torch.func import functional_call
 from ...curvature import Problem
 from ...plots.blocks import draw_norms, layer_bars
 from ...plots.style import new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import structure_history
 from ...zoo import load
 from ...zoo.models import initialised_by
-from ._measured import SOURCE, outcome, train
+from ..declared import less, more
+from ..recipe import Experiment, Findings
+from ._measured import SOURCE, train
 
 LAYERS = ("conv1", "conv2", "fc")
 CLAIMS = (
@@ -47,7 +48,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Exact norms of all blocks at initialisation, halfway and at the end."""
     digits = load("digits")
     rng = Rng(config.seed).child("cnn")
@@ -84,7 +85,7 @@ def run(config: Config) -> Outcome:
     measured = {"trained": 10 * right, "kept": max(pair[1] / pair[0] for pair in ratios.values())}
     for layer, pair in ratios.items():
         measured[f"start-{layer}"], measured[f"end-{layer}"] = pair
-    return outcome("trained_cnn", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from ...curvature import Problem
 from ...partition import Partition
 from ...plots.blocks import draw_norms, layer_bars
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import BlockNorms, block_norms, output_block_norms
-from ._measured import NEAR, SOURCE, outcome
+from ..declared import at_most, less, more
+from ..recipe import Experiment, Findings
+from ._measured import NEAR, SOURCE
 from ._stories import language
 
 CLAIMS = (
@@ -49,7 +50,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Stochastic norms by head and neuron with standard errors, exact norms of the language-model head."""
     rng = Rng(config.seed).child("transformer")
     model = language(config.data_dir, config.sequences, config.length, rng)
@@ -90,7 +91,7 @@ def run(config: Config) -> Outcome:
         "heads": (float(apart), f"{max(query, key):.3g} against {min(value, after):.3g}"),
         "errors": float(np.median(errors) * max(value, after) / np.sqrt(pairs) / max(abs(apart), 1e-30)),
     }
-    return outcome("trained_transformer", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _some_neurons(problem: Problem, glob: str, config: Config, rng: Rng) -> BlockNorms:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ...plots.style import THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_least, judge
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...step_stability import read_edge, read_optimizer
 from ...step_stability.line_search import critical_step
 from ...step_stability.matching import members_of
+from ..declared import Measured, at_least
+from ..recipe import Experiment, Findings
 from ._models_of_runs import FrozenStep, QuadraticLoss, RealLoss, TorchStep, losses_of
 from ._runs import INKS, RATES, Run, checkpoints, task_of
 from .spikes import SHARE, SOURCE, SPIKE, WITHIN
@@ -54,7 +55,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """At every checkpoint: the rate at which forty steps begin to spike, and five predictions of it."""
     points: list[dict[str, Any]] = []
     synthetic = []
@@ -66,7 +67,7 @@ def run(config: Config) -> Outcome:
             for step in checkpoints(run, config.at):
                 points.append({"network": network, "optimizer": optimizer, "step": step, **_point(run, config)})
     data = {"points": tuple(points), "synthetic": tuple(synthetic)}
-    return Outcome("edges.onset", asdict(config), data, judge(CLAIMS, _measured(points)))
+    return data, _measured(points)
 
 
 def _point(run: Run, config: Config) -> dict[str, Any]:

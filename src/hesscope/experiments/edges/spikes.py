@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy as np
 from ...curvature import Hessian
 from ...linalg import eigenpairs
 from ...plots.style import THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, judge
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...step_stability import Preconditioned, binding, read_edge, read_optimizer
 from ...step_stability.reading import reading_of
+from ..declared import at_least
+from ..recipe import Experiment, Findings
 from ._runs import INKS, RATES, Run, checkpoints, task_of
 
 SOURCE = "docs/theory/stability.md"
@@ -49,7 +50,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """At every checkpoint: the critical rate, forty steps at multiples of it, and the edge without the binding layer."""
     points: list[dict[str, Any]] = []
     synthetic = []
@@ -61,7 +62,7 @@ def run(config: Config) -> Outcome:
             for step in checkpoints(run, config.at):
                 points.append({"network": network, "optimizer": optimizer, "step": step, **_point(run, config)})
     data = {"points": tuple(points), "multiples": np.array(MULTIPLES), "synthetic": tuple(synthetic)}
-    return Outcome("edges.spikes", asdict(config), data, judge(CLAIMS, _measured(points)))
+    return data, _measured(points)
 
 
 def _point(run: Run, config: Config) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...plots.style import THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, judge, more
+from ...results.claims import Outcome
 from ...rng import Rng
 from ...step_stability import read_edge
+from ..declared import at_most, more
+from ..recipe import Experiment, Findings
 from ._runs import INKS, RATES, Run, checkpoints, task_of
 
 SOURCE = "Cohen et al. 2021, 2022"
@@ -38,7 +39,7 @@ class Config:
     data_dir: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Every network under every optimiser; readings start from the last one's eigenvector."""
     runs: dict[str, Any] = {}
     synthetic = []
@@ -47,9 +48,7 @@ def run(config: Config) -> Outcome:
         synthetic += [network] if task.synthetic else []
         for optimizer in config.optimizers:
             runs[f"{network} {optimizer}"] = _readings(Run(task, optimizer, RATES[network, optimizer]), config)
-    return Outcome(
-        "edges.training", asdict(config), {"runs": runs, "synthetic": tuple(synthetic)}, judge(CLAIMS, _measured(runs))
-    )
+    return {"runs": runs, "synthetic": tuple(synthetic)}, _measured(runs)
 
 
 def _readings(run: Run, config: Config) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,10 @@ from scipy import stats
 
 from ...measure import AtomicMeasure, Measure
 from ...plots.style import MEASURED, THEORY
-from ...results.claims import Outcome
-from ...results.declared import Declared, Measured, at_most, judge
 from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
+from ..declared import Declared, Measured, at_most
 
 PAPER = "Liao & Mahoney"
 SHRINK = 2  # the second, smaller size that removes what is left of order 1/p
@@ -84,13 +82,6 @@ def at_two_sizes(
     large = [measure(one) for one in full]
     score = extrapolated(large, [measure(one) for one in smaller], truth)
     return score, f"{score:.2f} standard errors: {np.mean(large):.4g}, limit {truth:.4g}"
-
-
-def outcome(
-    name: str, config: Any, data: dict[str, Any], declared: tuple[Declared, ...], measured: dict[str, Measured]
-) -> Outcome:
-    """An outcome whose config is stored as plain values."""
-    return Outcome(f"liao2021.{name}", asdict(config), data, judge(declared, measured))
 
 
 def panel(model: GLM, measured: AtomicMeasure, low: float | None = None, high: float | None = None) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import MEASURED, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more, standard_errors
+from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
+from ..declared import less, more, standard_errors
+from ..recipe import Experiment, Findings
 from ._runs import (
     SHRINK,
     alternating,
@@ -21,7 +22,6 @@ from ._runs import (
     draw,
     gaussian,
     law_claim,
-    outcome,
     panel,
     pooled,
     repeated,
@@ -59,7 +59,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Laws, spikes and simulations of the three panels."""
     rng, p, ratio = Rng(config.seed).child("liao2021.fig1"), config.p, config.p / config.n
     mu, w, zero = gaussian(p, rng.child("mean")), gaussian(p, rng.child("w")), np.zeros(p)
@@ -100,7 +100,7 @@ def run(config: Config) -> Outcome:
         "two-levels": vector["overlap"],
     }  # fmt: skip
     data["vector"], data["ends"] = vector, ends
-    return outcome("fig1", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _first_gaps(runs: list[Simulation]) -> float:

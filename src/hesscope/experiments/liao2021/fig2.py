@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, at_most, equal, more
+from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
-from ._runs import SHRINK, alternating, distance, draw, gaussian, law_claim, outcome, panel, pooled, repeated
+from ..declared import at_least, at_most, equal, more
+from ..recipe import Experiment, Findings
+from ._runs import SHRINK, alternating, distance, draw, gaussian, law_claim, panel, pooled, repeated
 
 HERE = "Liao & Mahoney, Figure 2"
 CLAIMS = (
@@ -40,7 +41,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Laws and simulations of the four panels."""
     rng, p, ratio = Rng(config.seed).child("liao2021.fig2"), config.p, config.p / config.n
     zero, w, mu = np.zeros(p), alternating(p), gaussian(p, rng.child("mean"))
@@ -74,7 +75,7 @@ def run(config: Config) -> Outcome:
         spikes = sum(low < spike.location < high for spike in models["d"].spikes())
         measured["gap-empty"] = float(sum(max(0, count - spikes) for count in between))
         measured["half"] = abs(float(models["d"].law().cdf([0.5 * (low + high)])[0]) - 0.5)
-    return outcome("fig2", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import ACCENT, MEASURED, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import less, more
+from ...results.claims import Outcome
 from ...rmt import GLM, MarchenkoPastur
 from ...rng import Rng
-from ._runs import alternating, distance, draw, law_claim, outcome, panel, pooled, repeated
+from ..declared import less, more
+from ..recipe import Experiment, Findings
+from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 
 HERE = "Liao & Mahoney, Figure 3"
 CLAIMS = (
@@ -39,7 +40,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Each spectrum against its law and against a Marchenko-Pastur law matched to its extreme eigenvalues."""
     rng, p, ratio = Rng(config.seed).child("liao2021.fig3"), config.p, config.p / config.n
     zero, w = np.zeros(p), alternating(p)
@@ -69,7 +70,7 @@ def run(config: Config) -> Outcome:
         "exponential": misfit["exponential"] / misfit["logistic"],
         "spread": spread["exponential"] / spread["logistic"],
     }
-    return outcome("fig3", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

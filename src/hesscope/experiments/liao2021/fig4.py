@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, equal, standard_errors
+from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
-from ._runs import alternating, distance, draw, law_claim, outcome, panel, pooled, repeated
+from ..declared import at_least, equal, standard_errors
+from ..recipe import Experiment, Findings
+from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 from ._sweep import deviation, draw_sweep, simulated, theory
 
 HERE = "Liao & Mahoney, Figure 4"
@@ -42,7 +43,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Spectrum at |mean|² = 0.8, eigengap and alignment along the strength."""
     rng, p, ratio = Rng(config.seed).child("liao2021.fig4"), config.p, config.p / config.n
     zero, direction = np.zeros(p), alternating(p)
@@ -73,7 +74,7 @@ def run(config: Config) -> Outcome:
     }
     measured |= {key: deviation(points, exact, key, above) for key in ("location", "gap", "alignment")}
     data = {"spectrum": panel(model, pooled(runs)), "curve": curve, "points": points}
-    return outcome("fig4", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

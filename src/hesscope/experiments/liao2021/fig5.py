@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import CYCLE, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, at_most, less, more, standard_errors
+from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
-from ._runs import alternating, distance, draw, law_claim, outcome, panel, pooled, repeated
+from ..declared import at_least, at_most, less, more, standard_errors
+from ..recipe import Experiment, Findings
+from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 from ._sweep import deviation, draw_sweep, simulated, theory
 
 HERE, SECTION = "Liao & Mahoney, Figure 5", "Liao & Mahoney, Section 3.2.2"
@@ -54,7 +55,7 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Spectrum at |w| = 2, sweeps in |w| at the paper's ratio, and the theory at other ratios over a wide range."""
     rng, p, ratio = Rng(config.seed).child("liao2021.fig5"), config.p, config.p / config.n
     zero, direction = np.zeros(p), alternating(p)
@@ -98,7 +99,7 @@ def run(config: Config) -> Outcome:
     measured |= {key: deviation(points, exact, key, strong) for key in ("location", "gap", "alignment")}
     data: dict[str, Any] = {"spectrum": panel(model, pooled(runs)), "curve": curve, "points": points}
     data["wide"] = {f"{c:g}": value for c, value in wide.items()}
-    return outcome("fig5", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

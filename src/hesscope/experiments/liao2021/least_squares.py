@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import more, standard_errors
+from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
-from ._runs import PAPER, SHRINK, at_two_sizes, distance, extrapolated, law_claim, outcome, pooled
+from ..declared import more, standard_errors
+from ..recipe import Experiment, Findings
+from ._runs import PAPER, SHRINK, at_two_sizes, distance, extrapolated, law_claim, pooled
 
 HERE = "Theorem 1, footnote 4"
 CLAIMS = (
@@ -66,7 +67,7 @@ def _draw(p: int, n: int, norm: float, rng: Rng) -> dict[str, Any]:
     return found
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Both laws, for c = p/n, beside simulations."""
     ratio = config.p / config.n
     along, across = fitted_geometry(config.norm, ratio)
@@ -99,7 +100,7 @@ def run(config: Config) -> Outcome:
         "x": x,
         "density": {"fresh": laws["fresh"].density(x), "fitted": laws["fitted"].density(x / shrink) / shrink},
     }
-    return outcome("least_squares", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def _mean_curvature(along: float, across: float, norm: float, scale: float) -> float:

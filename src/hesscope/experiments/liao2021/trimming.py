@@ -14,11 +14,12 @@ import numpy as np
 from scipy import stats
 
 from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_most, less, more, standard_errors
+from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
-from ._runs import PAPER, SHRINK, at_two_sizes, distance, draw, law_claim, outcome, panel, pooled, repeated
+from ..declared import at_most, less, more, standard_errors
+from ..recipe import Experiment, Findings
+from ._runs import PAPER, SHRINK, at_two_sizes, distance, draw, law_claim, panel, pooled, repeated
 
 HERE = f"{PAPER}, Remark 1"
 CLAIMS = (
@@ -65,7 +66,7 @@ def truth(bound: float, norm: float, ratio: float) -> tuple[float, float]:
     return float(kept * variance * (1 + c / away)), float((1 - c / away**2) / (1 + c / away))
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """The law, the spike and simulations with and without trimming; alignment over the bound."""
     rng, ratio = Rng(config.seed).child("liao2021.trimming"), config.p / config.n
     direction = np.array([config.norm, 0.0])
@@ -107,7 +108,7 @@ def run(config: Config) -> Outcome:
         "panels": pictures, "bounds": np.array(config.curve), "alignment": np.array(points), "fine": fine,
         "truth": np.array([truth(bound, config.norm, ratio)[1] for bound in fine]), "raw_alignment": knows["raw"],
     }  # fmt: skip
-    return outcome("trimming", config, data, CLAIMS, measured)
+    return data, measured
 
 
 def figures(result: Outcome) -> dict[str, Any]:

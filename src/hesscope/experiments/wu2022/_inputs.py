@@ -12,7 +12,7 @@ import torch
 from ...kron import decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Outcome
-from ...results.declared import Declared, Measured, between
+from ..declared import Declared, Measured, between
 from ..long_runs import progress
 from ._printed import InputRow
 from ._trained import Setting, trained

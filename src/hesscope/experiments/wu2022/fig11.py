@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import torch
 from ...kron import Decoupling, correspondence, decouple_layers, matricize
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, judge, less, more
+from ...results.claims import Outcome
+from ..declared import Measured, less, more
+from ..recipe import Experiment, Findings
 from ._trained import CIFAR, Setting, trained
 
 SOURCE = "Wu et al., Figures 11 to 15, Definition F.1"
@@ -51,7 +52,7 @@ class Config(Setting):
     shown: int = 20
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Correspondence matrices of the exact and of the decoupled Hessian with both factors."""
     models = trained(config)
     data: dict[str, Any] = {}
@@ -60,7 +61,7 @@ def run(config: Config) -> Outcome:
     for name, d in decouple_layers(models.problem(), config.layers).items():
         data[name] = _correspondences(d, config)
         measured |= _measured(name, data[name], space, len(d.output_hessian))
-    return Outcome("wu2022.fig11", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def _correspondences(d: Decoupling, config: Config) -> dict[str, Any]:

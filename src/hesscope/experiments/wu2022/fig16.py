@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from ...errors import refuse
 from ...kron import correspondence, decouple_layers, matricize
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, more
+from ...results.claims import Outcome
 from ...zoo.data import data_dir, load
 from ...zoo.models import load_cifar_resnet
+from ..declared import more
+from ..recipe import Experiment, Findings
 from ._trained import NETWORKS, Setting, trained
 
 CLAIMS = tuple(
@@ -37,7 +38,7 @@ class Config(Setting):
     shown: int = 30
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Correspondence matrices of the exact layer Hessian with E[x xᵀ]."""
     problem, space = _problem(config)
     data: dict[str, Any] = {}
@@ -47,7 +48,7 @@ def run(config: Config) -> Outcome:
         basis = torch.linalg.eigh(d.input_autocorrelation)[1].flip(1)[:, : config.shown]
         data[name] = correspondence(matricize(vectors, shape), basis, side="inputs").numpy()
     measured = {f"layer-{i}": float(np.mean(found[0, :space])) for i, found in enumerate(data.values(), start=1)}
-    return Outcome("wu2022.fig16", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def _problem(config: Config) -> tuple[Problem, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from torch import nn
 from ...curvature import Problem
 from ...kron import Decoupling, decouple_layers
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_most, judge, more
+from ...results.claims import Outcome
+from ..declared import Measured, at_most, more
+from ..recipe import Experiment, Findings
 from ._trained import CIFAR, Setting, examples, trained
 
 SOURCE = "Wu et al., Figures 19 and 20, Section F.4"
@@ -41,7 +42,7 @@ class Config(Setting):
     k: int = 15
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Eigenvalues of E[x xᵀ] and E[M], spectral and Frobenius error and overlap, per layer at several epochs."""
     data = examples(config)
     some = data.first(config.measured_on)
@@ -72,7 +73,7 @@ def run(config: Config) -> Outcome:
             f"{name}-overlap": float(part["overlap"].min()),
         }
     found |= {"epochs": epochs, "loss": np.array(losses)}
-    return Outcome("wu2022.fig19", asdict(config), found, judge(CLAIMS, measured))
+    return found, measured
 
 
 def _measure(d: Decoupling, space: int, k: int) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...kron import decouple_layers
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, more
+from ...results.claims import Outcome
+from ..declared import less, more
+from ..recipe import Experiment, Findings
 from ._spectra import closeness, widest_gap
 from ._trained import MNIST, Setting, trained, untrained
 
@@ -39,7 +40,7 @@ class Config(Setting):
     layers: tuple[str, ...] = ("fc1", "fc2", "fc3")
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """The k largest eigenpairs of every layer's Hessian, exactly, and those of the Kronecker product."""
     models = trained(config)
     decoupled = decouple_layers(models.problem(), config.layers)
@@ -69,7 +70,7 @@ def run(config: Config) -> Outcome:
             f"{name}-outliers": widest_gap(found.eigenvalues, space),
             f"{name}-error": float(found.spectral_error),
         }
-    return Outcome("wu2022.fig2", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def _at_initialisation(config: Config, space: int) -> dict[str, Any]:

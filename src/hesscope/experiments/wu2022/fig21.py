@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ import torch
 from ...kron import decouple_layers, matricize
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, judge, more
+from ...results.claims import Outcome
 from ...rng import Rng
+from ..declared import Measured, more
+from ..recipe import Experiment, Findings
 from ._trained import CIFAR, Setting, trained
 
 SOURCE = "Wu et al., Figure 21, Section G.2"
@@ -37,7 +38,7 @@ class Config(Setting):
     k: int = 40
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """‖Mat(h_i)‖ / ‖Mat(h_i)‖_F for the k top eigenvectors, and for a random vector."""
     models = trained(config)
     space = models.examples.classes - 1
@@ -53,7 +54,7 @@ def run(config: Config) -> Outcome:
         data[name] = {"ratios": ratios, "chance": chance, "singular": singular[:SHOWN, :10].numpy()}
         measured[f"{name}-top"] = float((ratios[:space] ** 2).mean())
         measured[f"{name}-usual"] = float(np.mean(ratios > 0.5))
-    return Outcome("wu2022.fig21", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

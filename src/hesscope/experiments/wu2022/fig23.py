@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import torch
 from ...kron import correspondence, decouple, matricize, model_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, judge, less, more
+from ...results.claims import Outcome
+from ..declared import Measured, less, more
+from ..recipe import Experiment, Findings
 from ._spectra import closeness
 from ._trained import Setting, plain, trained
 
@@ -46,7 +47,7 @@ class Config(Setting):
     bn_k: int = 60
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Overlap of models, spectra of both factors and correspondence with E[x xᵀ], for both cases."""
     base = plain(config)
     cases = {
@@ -72,7 +73,7 @@ def run(config: Config) -> Outcome:
             "correspondence": correspondence(stack, basis.flip(1)[:, :20], side="inputs").numpy(),
             "classes": found.examples.classes,
         }  # fmt: skip
-    return Outcome("wu2022.fig23", asdict(config), data, judge(CLAIMS, _measured(data)))
+    return data, _measured(data)
 
 
 def _measured(data: dict[str, Any]) -> dict[str, Measured]:

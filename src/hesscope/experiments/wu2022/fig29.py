@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import torch
 
 from ...kron import logit_gradients, predicted_output_eigenspace
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, more
+from ...results.claims import Outcome
 from ...rng import Rng
+from ..declared import less, more
+from ..recipe import Experiment, Findings
 from ._trained import MNIST, Setting, trained, untrained
 
 SOURCE = "Wu et al., Figures 29 and 30, Section G.5"
@@ -41,7 +42,7 @@ class Config(Setting):
     layer: str = "fc1"
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Shares of variance between logits and between classes, of Γ and Δ, before and after training."""
     data: dict[str, Any] = {}
     for name, models in (("initialisation", untrained(config)), ("minimum", trained(config))):
@@ -61,7 +62,7 @@ def run(config: Config) -> Outcome:
             "gamma points": found.embedding("gamma", Rng(config.seed)),
             "delta points": found.embedding("delta", Rng(config.seed)),
         }
-    return Outcome("wu2022.fig29", asdict(config), data, judge(CLAIMS, _measured(data)))
+    return data, _measured(data)
 
 
 def _product(model: torch.nn.Module, layer: str) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,8 +10,9 @@ import torch
 from ...kron import decouple
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, more
+from ...results.claims import Outcome
+from ..declared import less, more
+from ..recipe import Experiment, Findings
 from ._spectra import closeness, widest_gap
 from ._trained import Setting, trained, untrained
 
@@ -44,7 +45,7 @@ class Config(Setting):
     random_epochs: int = 100
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """At initialisation, at a minimum of true labels, and at one of random labels."""
     cases = {
         "initialisation": untrained(config),
@@ -63,7 +64,7 @@ def run(config: Config) -> Outcome:
         for matrix in ("output", "layer"):
             measured[f"{name}-{matrix}"] = widest_gap(found[matrix], space)
         measured[f"{name}-similar"] = closeness(found["output"], found["layer"], space)
-    return Outcome("wu2022.fig3", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ from scipy.stats import spearmanr
 
 from ...pacbayes import Certificate, Settings
 from ...plots.style import new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less
+from ...results.claims import Outcome
+from ..declared import less
+from ..recipe import Experiment, Findings
 from ._bounds import ROWS, Training, certificates, prepare
 
 SOURCE = "Wu et al., Appendix H, Figure 31"
@@ -43,14 +44,14 @@ class Config(Training):
     draws: int = 60_000
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Variances of one layer, ordered by decreasing eigenvalue, for every method."""
     row = next(row for row in ROWS if row.name == config.row)
     training = Training(**{f.name: getattr(config, f.name) for f in fields(Training)})
     settings = Settings(epochs=config.epochs, batch_size=config.batch_size, draws=config.draws, seed=config.seed)
     found = certificates(prepare(row, training), METHODS, settings)
     data = {method: _ordered(one, found["iter"], config.layer) for method, one in found.items()}
-    return Outcome("wu2022.fig31", asdict(config), data, judge(CLAIMS, _measured(data)))
+    return data, _measured(data)
 
 
 def _ordered(one: Certificate, eigenbasis: Certificate, layer: str) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...kron import ModelOverlap, model_overlap
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_least, between, judge, less, more, standard_errors
+from ...results.claims import Outcome
+from ..declared import Measured, at_least, between, less, more, standard_errors
+from ..recipe import Experiment, Findings
 from ._trained import MNIST, Setting, trained
 
 SOURCE = "Wu et al., Figure 4, Theorem G.1"
@@ -46,7 +47,7 @@ class Config(Setting):
     last: str = "fc2"
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Overlap of every pair of models, against the linear law and its reach."""
     found = trained(config, config.models)
     problems = [found.problem(i) for i in range(config.models)]
@@ -63,7 +64,7 @@ def run(config: Config) -> Outcome:
             "reach": np.array(overlap.reach),
         }
         measured |= _last_layer(overlap) if layer == config.last else _hidden_layer(overlap)
-    return Outcome("wu2022.fig4", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def _hidden_layer(overlap: ModelOverlap) -> dict[str, Measured]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...curvature import Hessian
@@ -10,8 +10,9 @@ from ...kron import approximate_full_eigenpairs
 from ...kron.subspaces import nested_overlaps
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, more
+from ...results.claims import Outcome
+from ..declared import less, more
+from ..recipe import Experiment, Findings
 from ._spectra import closeness
 from ._trained import MNIST, Setting, trained
 
@@ -37,7 +38,7 @@ class Config(Setting):
     networks: tuple[tuple[int, int], ...] = ((200, 2), (200, 4), (600, 4), (600, 8))  # (width, depth)
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Exact eigenpairs by Lanczos beside the principled and the printed approximation, for several networks."""
     data: dict[str, Any] = {}
     measured: dict[str, Any] = {}
@@ -61,7 +62,7 @@ def run(config: Config) -> Outcome:
                 f"{overlap['principled']:.3f} against {overlap['printed']:.3f}",
             ),
         }
-    return Outcome("wu2022.fig5", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...kron import model_overlap
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_least, between, judge, more
+from ...results.claims import Outcome
+from ..declared import Measured, at_least, between, more
+from ..recipe import Experiment, Findings
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figure 6, Section F.2.1"
@@ -46,7 +47,7 @@ class Config(Setting):
     layers: tuple[str, ...] = ("conv2", "fc3")
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Every pair of models, whether trained alike or not."""
     problems, schemes = [], []
     for scheme, ((rate, momentum, decay), count) in enumerate(zip(config.rates, config.each, strict=True)):
@@ -75,7 +76,7 @@ def run(config: Config) -> Outcome:
         elif len(overlap.mean) > 1.5 * overlap.outputs:
             peak = 1 + int(overlap.mean.argmax())
             measured[f"{layer}-peak"] = (peak / overlap.outputs, f"k = {peak}, m = {overlap.outputs}")
-    return Outcome("wu2022.fig6", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...kron import decouple, model_overlap
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_least, judge, more
+from ...results.claims import Outcome
+from ..declared import Measured, at_least, more
+from ..recipe import Experiment, Findings
 from ._trained import Setting, trained
 
 FIGURE = {"vgg11": "Figure 7", "resnet18": "Figure 8"}
@@ -45,7 +46,7 @@ class Config(Setting):
     k: int = 100
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Every pair of independently trained models, layer by layer."""
     data: dict[str, Any] = {}
     measured: dict[str, Measured] = {}
@@ -70,7 +71,7 @@ def run(config: Config) -> Outcome:
         if peaks:
             measured[f"{network}-peaks"] = float(np.mean([0.8 <= peak <= 1.25 for peak in peaks]))
             measured[f"{network}-chance"] = min(scores)
-    return Outcome("wu2022.fig7", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

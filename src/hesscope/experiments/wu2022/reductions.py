@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from ...errors import refuse
 from ...kron import Decoupling, decouple_layers, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, more
+from ...results.claims import Outcome
 from ...zoo.data import data_dir, load
 from ...zoo.models import load_cifar_resnet
+from ..declared import less, more
+from ..recipe import Experiment, Findings
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., (33), made quantitative"
@@ -43,7 +44,7 @@ class Config(Setting):
     layers: tuple[str, ...] = ("conv1", "conv2")
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Relative errors of every form, and the overlap of its top c - 1 eigenspace with that of the exact Hessian."""
     problem, classes = _problem(config)
     data = {name: _measure(d, classes - 1) for name, d in decouple_layers(problem, config.layers).items()}
@@ -54,7 +55,7 @@ def run(config: Config) -> Outcome:
             f"nearest-{place}": float(found["frobenius"][3] / found["frobenius"][0]),
             f"reduce-{place}": float(found["spectral"][0] / found["spectral"][1:3].min()),
         }
-    return Outcome("wu2022.reductions", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def _problem(config: Config) -> tuple[Problem, int]:

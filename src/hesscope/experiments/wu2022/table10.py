@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from ...errors import refuse
 from ...pacbayes import Certificate, Settings
 from ...plots.style import MUTED, THEORY, new_figure
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Measured, at_most, judge, less
+from ...results.claims import Outcome
+from ..declared import Measured, at_most, less
 from ..long_runs import progress
+from ..recipe import Experiment, Findings
 from ._bounds import PRINTED, ROWS, Row, Training, certificates, prepare, table, with_data_prior
 
 SOURCE = "Wu et al., Section 6, Table 10"
@@ -57,7 +58,7 @@ class Config(Training):
     state: str | None = None
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Every row: short SGD, every method from the same weights, certified bounds."""
     known = {row.name: row for row in ROWS}
     unknown = [name for name in config.rows if name not in known]
@@ -67,7 +68,7 @@ def run(config: Config) -> Outcome:
     measured: dict[str, Measured] = {}
     for name in config.rows:
         measured |= _measured(name, data[name], config)
-    return Outcome("wu2022.table10", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def _row(row: Row, config: Config) -> dict[str, Any]:

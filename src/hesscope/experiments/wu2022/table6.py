@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import refuse
-from ...results.claims import Experiment, Outcome
-from ...results.declared import at_least, judge, more
+from ...results.claims import Outcome
+from ..declared import at_least, more
+from ..recipe import Experiment, Findings
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_6, TABLE_7
 from ._trained import Setting, plain
@@ -34,7 +35,7 @@ class Config(Setting):
     runs: int = 5
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Fully connected layers and convolutions but the first of every network."""
     known = {row.id: row for row in ROWS}
     unknown = [name for name in config.rows if name not in known]
@@ -53,7 +54,7 @@ def run(config: Config) -> Outcome:
     bounded = [found for found in data.values() if not np.isnan(found["bound"]).any()]
     if bounded:
         measured["bound"] = min(float((found["ratio"] / found["bound"]).min()) for found in bounded)
-    return Outcome("wu2022.table6", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import torch
 
 from ...kron import decouple_layers, predicted_output_eigenspace, subspace_overlap
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, more
+from ...results.claims import Outcome
+from ..declared import less, more
 from ..long_runs import progress
+from ..recipe import Experiment, Findings
 from ._printed import TABLE_8
 from ._trained import Setting, Trained, plain, trained, untrained
 
@@ -48,7 +49,7 @@ class Config(Setting):
     random_epochs: int = 60
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Fully connected and LeNet5 networks, true and random labels, and one at initialisation."""
     base = plain(config)
     data: dict[str, Any] = {"initialisation": _overlaps(untrained(base))}
@@ -64,7 +65,7 @@ def run(config: Config) -> Outcome:
             epochs=config.random_epochs if random else config.epochs,
         )
         data[column] = _overlaps(trained(setting))
-    return Outcome("wu2022.table8", asdict(config), data, judge(CLAIMS, _measured(config, data)))
+    return data, _measured(config, data)
 
 
 def _measured(config: Config, data: dict[str, Any]) -> dict[str, Any]:

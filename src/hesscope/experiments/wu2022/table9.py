@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import refuse
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less
+from ...results.claims import Outcome
+from ..declared import less
+from ..recipe import Experiment, Findings
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_9
 from ._trained import Setting, plain
@@ -30,7 +31,7 @@ class Config(Setting):
     runs: int = 3
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Every network with and without batch-norm; layers behind the first."""
     known = {row.id: row for row in TABLE_9}
     unknown = [name for name in config.rows if name not in known]
@@ -49,7 +50,7 @@ def run(config: Config) -> Outcome:
         for key, found in quotients.items():
             found.append(float(data[name][key].mean() / data[without][key].mean()))
     measured = in_rows(TABLE_9, data) | {key: max(found) for key, found in quotients.items()}
-    return Outcome("wu2022.table9", asdict(config), data, judge(CLAIMS, measured))
+    return data, measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from ...kron import decouple, predicted_output_eigenspace, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...plots.style import THEORY
-from ...results.claims import Experiment, Outcome
-from ...results.declared import judge, less, standard_errors
+from ...results.claims import Outcome
 from ...rng import Rng
+from ..declared import less, standard_errors
+from ..recipe import Experiment, Findings
 
 SOURCE = "Wu et al., Theorems 4.1 and 4.2"
 # With π_i = Φ(g/√(π-1)), g standard normal, rows of W and of W Π have cos² = E[π]²/E[π²] as n grows, and
@@ -51,17 +52,12 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Overlaps and gaps at every width, averaged over networks."""
     rows = [[_measure(config, n, draw) for draw in range(config.draws)] for n in config.widths]
     names = list(rows[0][0])
     data: dict[str, Any] = {name: np.array([[r[name] for r in row] for row in rows]) for name in names}
-    return Outcome(
-        "wu2022.theorem4",
-        asdict(config),
-        data | {"widths": np.array(config.widths)},
-        judge(CLAIMS, _measured(config, data)),
-    )
+    return data | {"widths": np.array(config.widths)}, _measured(config, data)
 
 
 def _measure(config: Config, n: int, draw: int) -> dict[str, float]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, TypedDict
 
-from .claims import Claim
+from ..results.claims import Claim
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 Rule = Literal["<=", ">=", "<", ">", "in"]
 Basis = Literal["paper", "sampling theory", "convention"]  # ours, where the paper has words and no number
@@ -66,60 +69,37 @@ class Declared:
         )
 
 
-class Limited(Protocol):
-    """What `at_most`, `at_least`, `less` and `more` are: a claim from a limit."""
+class About(TypedDict, total=False):
+    """What may be said besides."""
 
-    def __call__(
-        self,
-        id: str,
-        where: str,
-        says: str,
-        limit: float,
-        because: str,
-        *,
-        basis: Basis = "paper",
-        printed: float | None = None,
-        corrected: bool = False,
-    ) -> Declared: ...
+    basis: Basis
+    printed: float | None
+    corrected: bool
 
 
-def _ruled(rule: Rule) -> Limited:
-    def make(
-        id: str,
-        where: str,
-        says: str,
-        limit: float,
-        because: str,
-        *,
-        basis: Basis = "paper",
-        printed: float | None = None,
-        corrected: bool = False,
-    ) -> Declared:
-        return Declared(id, where, says, rule, limit, because, basis, printed, corrected)
-
-    return make
+def at_most(id: str, where: str, says: str, limit: float, because: str, **about: Unpack[About]) -> Declared:
+    """The number must not exceed the limit."""
+    return Declared(id, where, says, "<=", limit, because, **about)
 
 
-at_most = _ruled("<=")
-at_least = _ruled(">=")
-less = _ruled("<")  # "smaller", "falls", "less" in the paper's words
-more = _ruled(">")  # "larger", "grows", "more" in the paper's words
+def at_least(id: str, where: str, says: str, limit: float, because: str, **about: Unpack[About]) -> Declared:
+    """The number must reach the limit."""
+    return Declared(id, where, says, ">=", limit, because, **about)
 
 
-def between(
-    id: str,
-    where: str,
-    says: str,
-    low: float,
-    high: float,
-    because: str,
-    *,
-    basis: Basis = "paper",
-    printed: float | None = None,
-    corrected: bool = False,
-) -> Declared:
+def less(id: str, where: str, says: str, limit: float, because: str, **about: Unpack[About]) -> Declared:
+    """ "Smaller", "falls", "less" in the paper's words."""
+    return Declared(id, where, says, "<", limit, because, **about)
+
+
+def more(id: str, where: str, says: str, limit: float, because: str, **about: Unpack[About]) -> Declared:
+    """ "Larger", "grows", "more" in the paper's words."""
+    return Declared(id, where, says, ">", limit, because, **about)
+
+
+def between(id: str, where: str, says: str, low: float, high: float, because: str, **about: Unpack[About]) -> Declared:
     """The number must lie in a range that the paper prints or states."""
-    return Declared(id, where, says, "in", (low, high), because, basis, printed, corrected)
+    return Declared(id, where, says, "in", (low, high), because, **about)
 
 
 def standard_errors(
