@@ -128,6 +128,25 @@ def test_no_module_is_named_like_what_it_defines() -> None:
     assert [m.name for m in MODULES if m.name.rpartition(".")[2] in m.definitions()] == []
 
 
+# Classes of one name that may stand in several modules; each with its reason.
+SAME_NAME = {
+    "Config": "every experiment has one",
+    "CurvatureCallback": "one for each trainer, which users import from its module",
+    "Proof": "of derivatives, and of what a layer was given",
+    "Reading": "of a run, and of a model's own loss",
+}
+
+
+def test_one_class_one_name() -> None:
+    homes = Counter(
+        node.name
+        for module in MODULES
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in homes.items() if count > 1} == set(SAME_NAME)
+
+
 def test_the_library_never_prints() -> None:
     printing = {module.name for module in MODULES for name, _ in module.calls() if name == "print"}
     assert printing <= {"hesscope.cli.command_line"}

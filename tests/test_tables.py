@@ -131,7 +131,7 @@ def test_dataframes_name_the_extra_where_pandas_is_missing(results: dict[str, An
 
 def test_densities_are_drawn_no_finer_than_they_are_known() -> None:
     """Quadrature nodes of a flat spectrum give a flat curve, and the truth lies in the band."""
-    from hesscope.plots.views import density
+    from hesscope.plots.spectrum_curves import density
 
     truth = np.linspace(0.0, 1.0, 2000)
     found = hs.spectral_density(hs.Dense(torch.diag(torch.as_tensor(truth))), 6, steps=24, tol=0, rng=1)

@@ -48,7 +48,7 @@ def test_the_wheel_runs_outside_a_checkout(wheel: Path, tmp_path: Path) -> None:
     missing = [
         str(path.relative_to(ROOT / "src"))
         for path in (ROOT / "src/hesscope").rglob("*")
-        if path.is_file() and path.suffix in (".py", ".npz", ".css", ".js", ".typed")
+        if path.is_file() and path.suffix in (".py", ".pyi", ".npz", ".css", ".js", ".typed")
         and str(path.relative_to(ROOT / "src")) not in names
     ]  # fmt: skip
     assert missing == []

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from PIL import Image
 
-from hesscope.experiments import figures_of, find, names, run_experiment
+from hesscope.experiments import find, names, outcome_figures, run_experiment
 from hesscope.plots.export import save_figures
 
 OUT = Path(__file__).parents[1] / "gallery"
@@ -21,7 +21,7 @@ def main(wanted: list[str]) -> None:
     for name in wanted or names():
         experiment = find(name)
         outcome = run_experiment(experiment, experiment.quick, stand_in=True)
-        figures = {f"{name}-{key}": figure for key, figure in figures_of(experiment, outcome).items()}
+        figures = {f"{name}-{key}": figure for key, figure in outcome_figures(outcome).items()}
         with TemporaryDirectory() as drawn:
             images = [_small(path, OUT).name for path in save_figures(figures, drawn, formats=("png",))]
         claims = [{"statement": claim.statement, "verdict": claim.verdict} for claim in outcome.claims]

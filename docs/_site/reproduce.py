@@ -18,7 +18,6 @@ from hesscope import __version__
 from hesscope.cli.output import plain
 from hesscope.experiments import SeedTable, find, names, run_seeds
 from hesscope.experiments.long_runs import sharing
-from hesscope.experiments.running import sizes
 from hesscope.experiments.times import expected_seconds
 from hesscope.zoo.data import VARIABLE
 
@@ -43,7 +42,7 @@ def main(wanted: list[str]) -> None:
             experiment = find(name)
             if size != "quick" and folder is not None:  # quick is as in tests, which have no data folder
                 os.environ[VARIABLE] = folder
-            config = sizes(experiment)[size]
+            config = experiment.sizes[size]
             with sharing(STATE / "networks"):
                 outcomes = run_seeds(experiment, config, seeds, True, STATE / f"{name}-{size}")
             outcomes[0].save(STATE / "done" / f"{name}.{size}")  # with its data, from which figures can be drawn again

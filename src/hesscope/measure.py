@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from .arguments import Array as Array
 from .arguments import as_float, is_count, real_array, shown
 from .errors import refuse
 
-Array = NDArray[np.float64]
 _ROUNDING = 1e-12  # a level may leave [0, 1] by this much, and is then its end
 
 

@@ -46,7 +46,7 @@ HOMES = (
 # Results of before 0.1.0 was released; nothing else can be read from their files.
 RETIRED = (
     *("MeasuredSpectrum", "ExtremeValues", "TracePair", "BlockMap", "LayerDecoupling", "TrainingCourse", "LawFit"),
-    *("SelfCheck", "Prediction", "Comparison", "Course", "MethodVerdict", "Plan"),
+    *("SelfCheck", "Prediction", "Comparison", "Course", "MethodVerdict", "Plan", "Product"),
 )
 _KINDS: dict[str, type[Result]] = {}
 _R = TypeVar("_R", bound="Result")

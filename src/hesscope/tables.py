@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,14 +35,16 @@ _LATEX = str.maketrans(
 class Tabular:
     """What results have in common for people who want numbers elsewhere: `table` is all that a class has to say."""
 
+    _pictured: ClassVar[bool] = False  # shown by a notebook with its figure, where that says more than the table
+
     def table(self) -> dict[str, Any]:
         """The table of this result, column by column; by default its fields and their values."""
-        named = {name: value for name, value in _fields(self) if _is_plain(value)}
+        named = {name: value for name, value in field_values(self) if _is_plain(value)}
         return {"what": list(named), "value": [_text(value) for value in named.values()]}
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain Python numbers, texts, lists and dicts."""
-        return {name: plain(value) for name, value in _fields(self)}
+        return {name: plain(value) for name, value in field_values(self)}
 
     def to_dataframe(self) -> Any:
         """The table as a pandas DataFrame."""
@@ -98,10 +100,6 @@ class Tabular:
 
         return figure_of_result(self, **options)
 
-    def _picture(self) -> Any:
-        """The figure for a notebook; None where a picture says no more than the table."""
-        return None
-
     def _repr_html_(self) -> str:
         """The result as a notebook shows it: one line, a picture where there is one, and the first rows of the table."""
         columns = self.table()
@@ -115,15 +113,14 @@ class Tabular:
         return f"<div><p><code>{escape(repr(self))}</code></p>{self._image()}{table}</div>"
 
     def _image(self) -> str:
+        if not self._pictured:
+            return ""
+        from .plots.style import png_of
+
         try:
-            figure = self._picture()
+            data = base64.b64encode(png_of(self.plot(), 90)).decode()
         except HesscopeError:  # without matplotlib the table alone is shown
             return ""
-        if figure is None:
-            return ""
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=90)
-        data = base64.b64encode(out.getvalue()).decode()
         return f'<img alt="{escape(type(self).__name__)}" src="data:image/png;base64,{data}">'
 
     def __repr__(self) -> str:
@@ -143,7 +140,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(item) for name, item in _fields(value)}
+        return {name: plain(item) for name, item in field_values(value)}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -171,13 +168,14 @@ def short(value: Any, most: int = 60) -> str:
 
 
 def _summary(result: Any) -> str:
-    parts = [f"{name}={short(value)}" for name, value in _fields(result) if not name.startswith("_")]
+    parts = [f"{name}={short(value)}" for name, value in field_values(result) if not name.startswith("_")]
     while len(text := f"{type(result).__name__}({', '.join(parts)})") > 240 and len(parts) > 1:
         parts = [*parts[: -2 if parts[-1] == "..." else -1], "..."]
     return text
 
 
-def _fields(value: Any) -> list[tuple[str, Any]]:
+def field_values(value: Any) -> list[tuple[str, Any]]:
+    """The fields of a dataclass and what they hold, in order."""
     return [(f.name, getattr(value, f.name)) for f in fields(value)]
 
 

@@ -10,7 +10,7 @@ import pytest
 import hesscope as hs
 from hesscope.cli import main
 from hesscope.errors import InputError
-from hesscope.experiments import figures_of, find
+from hesscope.experiments import outcome_figures
 from hesscope.results.claims import Outcome
 
 SMALL = ("--set", "examples=16", "hidden=2", "pool=16", "pixels=16")
@@ -54,7 +54,7 @@ def test_a_stand_in_is_named_everywhere(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["stand_ins"] == ["the cifar100 data"]
     outcome = Outcome.load(tmp_path / "out/dong2025-fig1.json")
     assert outcome.stand_ins == ("the cifar100 data",)
-    for figure in figures_of(find("dong2025.fig1"), outcome).values():
+    for figure in (outcome.plot(), *outcome_figures(outcome).values()):
         assert any("stand in for: the cifar100 data" in text.get_text() for text in figure.texts)
 
 

@@ -47,7 +47,7 @@ def test_any_loss_through_a_product() -> None:
     w, v = rng.normal(size=4), rng.normal(size=4)
     p = 1 / (1 + np.exp(w @ v))
     rows = np.array([4, 0])
-    product = cf.Product("logit", w[None], v[None], np.array([[-p]]), rows, np.ones_like(rows))
+    product = cf.WeightProduct("logit", w[None], v[None], np.array([[-p]]), rows, np.ones_like(rows))
     parts = cf.couple([product], np.array([[p * (1 - p)]]))
     spectrum = cf.ClosedFormSpectrum("logistic", parts, (("v", (4,)), ("w", (4,))))
     check(spectrum, lambda v_, w_: ((-(v_ * w_).sum(-1)).exp() + 1).log().sum(), [v, w])
@@ -124,7 +124,7 @@ def test_dense_members_of_huge_networks_are_refused() -> None:
 def test_products_and_curvature_must_match() -> None:
     rows = np.array([2, 0])
     with pytest.raises(InputError, match="slope"):
-        cf.Product("p", np.ones((1, 2)), np.ones((1, 2)), np.ones((2, 1)), rows, rows)
-    product = cf.Product("p", np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 1)), rows, np.ones_like(rows))
+        cf.WeightProduct("p", np.ones((1, 2)), np.ones((1, 2)), np.ones((2, 1)), rows, rows)
+    product = cf.WeightProduct("p", np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 1)), rows, np.ones_like(rows))
     with pytest.raises(InputError, match="1 x 1"):
         cf.couple([product], np.eye(2))

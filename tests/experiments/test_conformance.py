@@ -12,7 +12,7 @@ from typing import Any, get_args
 import matplotlib.pyplot as plt
 import pytest
 
-from hesscope.experiments import SeedTable, figures_of, find, names, run_experiment, run_seeds
+from hesscope.experiments import SeedTable, find, names, outcome_figures, run_experiment, run_seeds
 from hesscope.experiments.declared import Basis, at_most, judge
 from hesscope.experiments.recipe import Findings
 from hesscope.experiments.times import SECONDS, in_words
@@ -120,7 +120,7 @@ def test_a_quick_run_ends_in_verdicts_and_figures_are_drawn_from_a_saved_outcome
 
     loaded = Outcome.load(outcome.save(tmp_path / "outcome"))
     assert loaded.claims == outcome.claims
-    drawn = figures_of(experiment, loaded)
+    drawn = outcome_figures(loaded)
     assert drawn
     for title, figure in drawn.items():
         assert figure.axes

@@ -16,7 +16,7 @@ from hesscope.experiments.cracking._ensemble import (
     widths_of,
 )
 from hesscope.experiments.cracking._pairs import chance_rank, two_best_gaps
-from hesscope.experiments.cracking._truth import dense_hessian
+from hesscope.experiments.cracking._truth import double_backward_hessian
 from hesscope.rng import Rng
 
 
@@ -29,7 +29,7 @@ def test_stacked_sharpness_is_that_of_each_network(relu: bool, parametrization: 
     loss = mean_squared_loss(x, y, widths, parametrization, relu)
     found = sharpness(weights, loss, steps=32)
     for n in range(5):
-        dense = dense_hessian(lambda *w: loss(tuple(w)), [w[n] for w in weights])
+        dense = double_backward_hessian(lambda *w: loss(tuple(w)), [w[n] for w in weights])
         assert float(found[n]) == pytest.approx(np.linalg.eigvalsh(dense)[-1], rel=1e-8)
 
 

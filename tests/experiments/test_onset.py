@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hesscope.experiments.edges._models_of_runs import FrozenStep, QuadraticLoss, RealLoss, TorchStep, losses_of
-from hesscope.experiments.edges._runs import Run, task_of
+from hesscope.experiments.edges._runs import FullBatchRun, task_of
 from hesscope.experiments.edges.onset import bisected, spikes
 from hesscope.rng import Rng
 from hesscope.step_stability import read_optimizer
@@ -31,7 +31,7 @@ def test_a_spike_is_a_tenth_above_or_not_finite() -> None:
 @pytest.mark.parametrize("optimizer", ["gd", "momentum", "rmsprop"])
 def test_parts_that_are_replaced_are_the_run_itself_to_first_order(optimizer: str) -> None:
     """The real loss under the real step is the continued run; quadratic losses and frozen steps agree where they must."""
-    run = Run(task_of("mlp", 40, None, Rng(0)), optimizer, 1e-3)
+    run = FullBatchRun(task_of("mlp", 40, None, Rng(0)), optimizer, 1e-3)
     for group in run.optimizer.param_groups:
         group.update({"eps": 1e-2} if "eps" in group else {})  # pixels that are never lit have no second moment
     for _ in range(4):

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 import hesscope as hs
 from hesscope.linalg.krylov.basis import KrylovBasis
 from hesscope.monitor.probes import DiagonalShare, Probed, probe
-from hesscope.monitor.remembered import Remembered
 from hesscope.monitor.tracking import Pencil, track
+from hesscope.monitor.warm_start import WarmStart
 from hesscope.operators import Counted
 from monitor.runs import HELD_OUT, X, Y, monitor_of, network, train
 
@@ -244,7 +244,7 @@ def test_a_direction_that_grew_unseen_is_found_by_a_fresh_vector() -> None:
     start = torch.zeros(60, 1, dtype=torch.float64)
     start[:30, 0] = torch.linalg.eigh(matrix[:30, :30])[1][:, -1]
     truth = float(torch.linalg.eigvalsh(matrix)[-1])
-    known = Remembered(start, (start.T @ matrix @ start).numpy())
+    known = WarmStart(start, (start.T @ matrix @ start).numpy())
     found = [
         track(Counted(hs.Dense(matrix)), known, None, tol=0.02, most=20, rng=hs.Rng(0), fresh=fresh).plain.value
         for fresh in (False, True)

@@ -14,7 +14,7 @@ from torch import nn
 
 import hesscope as hs
 from hesscope import deadline
-from hesscope.analysis.checkpoints import spread
+from hesscope.analysis.checkpoints import evenly_spread
 from hesscope.analysis.planning import VALUES, make_plan
 from hesscope.analysis.prices import Prices, parse_budget
 from hesscope.operators import Dense
@@ -102,8 +102,8 @@ def test_a_dear_stage_shrinks_before_it_goes() -> None:
     amounts = [stage.amount for plan in plans if (stage := plan.stage(TRAINING)) is not None and stage.kept]
     assert amounts == sorted(amounts)  # type: ignore[type-var]
     assert set(amounts) == {2, 4, 8}
-    assert spread(["0", "1", "2", "5", "9"], 3) == ["0", "2", "9"]
-    assert spread(["0", "1"], 2) == ["0", "1"]
+    assert evenly_spread(["0", "1", "2", "5", "9"], 3) == ["0", "2", "9"]
+    assert evenly_spread(["0", "1"], 2) == ["0", "1"]
 
 
 def test_two_machines_with_one_plan_find_the_same(clock: list[float]) -> None:

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from hesscope.plots.blocks import draw_heat, heat_figure, history_figure, layer_bars, norms_figure
+from hesscope.plots.blocks import draw_heat, draw_norms, heat_figure, layer_bars
 from hesscope.plots.style import new_figure
 from hesscope.structure import block_norms, heat_map, structure_history
 from structure.networks import mlp, problem
@@ -27,7 +27,8 @@ def test_heat_and_norm_maps_show_their_values() -> None:
     np.testing.assert_allclose(axis.images[0].get_array() ** 2, heat.image, rtol=1e-12)
     assert [label.get_text() for label in axis.get_yticklabels()] == list(p.space.names)
     norms = block_norms(p)
-    axis = norms_figure(norms).axes[0]
+    _, axis = new_figure()
+    draw_norms(axis, norms.norms, norms.layers)
     shown = 10.0 ** np.asarray(axis.images[0].get_array())
     first = norms.norms[:5, :5]
     np.testing.assert_allclose(shown[:5, :5], first / first.max(), rtol=1e-9)
@@ -51,12 +52,17 @@ def test_course_shows_every_score_there_is(widths: tuple[int, ...]) -> None:
     p = problem(mlp(*widths), "cross_entropy")
     later = {name: 2 * value for name, value in p.parameters.items()}
     course = structure_history(p, [(0, p.parameters), (10, later)])
-    left, right, loss = history_figure(course).axes
-    for line, values in zip(left.get_lines(), course.ratios.values(), strict=True):
+    drawn = {axis.get_ylabel(): axis.get_lines() for axis in course.plot().axes}
+    for line, values in zip(drawn.pop("off-diagonal / diagonal norm"), course.ratios.values(), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), values)
-    assert len(right.get_lines()) == len(widths) - 1
-    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), course.diagonal_share)
-    np.testing.assert_array_equal(loss.get_lines()[0].get_ydata(), course.loss)
+    (share,) = drawn.pop("share of ‖H‖² between neurons")
+    np.testing.assert_array_equal(share.get_ydata(), 1 - course.diagonal_share)
+    (loss,) = drawn.pop("loss")
+    np.testing.assert_array_equal(loss.get_ydata(), course.loss)
+    if len(widths) > 2:
+        (stripes,) = drawn.pop("circulant score of H_wv")
+        np.testing.assert_array_equal(stripes.get_ydata(), course.circulant)
+    assert not drawn
 
 
 def test_bars_stand_for_the_layers() -> None:

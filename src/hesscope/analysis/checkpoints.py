@@ -23,7 +23,7 @@ from .stages import Limit
 
 def history(run: Context, checkpoints: Mapping[str, Problem]) -> TrainingHistory | None:
     """The same numbers at every checkpoint; coarser than those of the analysis itself."""
-    chosen = spread(list(checkpoints), run.amount(TRAINING, len(checkpoints)))
+    chosen = evenly_spread(list(checkpoints), run.amount(TRAINING, len(checkpoints)))
     along = run.optional(TRAINING, lambda: _numbers(run, {label: checkpoints[label] for label in chosen}), None)
     if along is None:
         return None
@@ -32,7 +32,7 @@ def history(run: Context, checkpoints: Mapping[str, Problem]) -> TrainingHistory
     return replace(along, snapshots=snapshots)
 
 
-def spread(labels: list[str], count: int) -> list[str]:
+def evenly_spread(labels: list[str], count: int) -> list[str]:
     """`count` of the labels, evenly spread, with the first and the last."""
     if count >= len(labels):
         return labels

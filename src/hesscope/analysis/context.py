@@ -9,12 +9,12 @@ from typing import TypeVar
 from .. import deadline
 from ..curvature import Problem
 from ..operators import Counted, LinearOperator
+from ..operators.counted import Watch
 from ..results.plan import AnalysisPlan
 from ..rng import Rng
 from .config import AnalyzeConfig
 from .stages import Stages
 
-Watch = Callable[[str, int], Callable[[int, float], None]]
 T = TypeVar("T")
 OVERRUN = 1.5  # of its own price that a stage may take, whatever the others need
 

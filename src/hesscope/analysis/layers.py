@@ -99,13 +99,13 @@ def _kronecker(run: Context, found: list[KroneckerComparison]) -> KroneckerPredi
     for number, part in enumerate(parts[:compared]):
         run.announce(f"comparing {part.layer}")
         name, own = f"kronecker-{number}", (config.k, part.layer)
-        one = run.stages.run(KroneckerComparison, name, partial(compare, part, config.k), own)
+        one = run.stages.run(KroneckerComparison, name, partial(compare_layer, part, config.k), own)
         small = one.vectors.shape[0] * one.vectors.shape[1] <= MOST_VECTOR_ENTRIES
         found.append(one if small else one.without_vectors())
     return prediction
 
 
-def compare(part: Decoupling, k: int) -> KroneckerComparison:
+def compare_layer(part: Decoupling, k: int) -> KroneckerComparison:
     """The exact layer Hessian against E[M] ⊗ E[xxᵀ], up to its size."""
     return part.compare(min(k, part.exact.shape[0]))
 

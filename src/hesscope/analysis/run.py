@@ -20,6 +20,7 @@ from ..curvature.losses.parsing import SeparableLoss
 from ..curvature.processes import any_process
 from ..curvature.self_check import check
 from ..errors import refuse
+from ..operators.counted import Watch
 from ..results.analysis import Analysis
 from ..results.plan import (
     CHECK,
@@ -35,11 +36,11 @@ from ..results.plan import (
     AnalysisPlan,
 )
 from ..results.spectra import Eigenpairs, Estimate
-from .around import surroundings
 from .checkpoints import history
 from .claims import claims_of
 from .config import AnalyzeConfig as AnalyzeConfig
-from .context import Context, Watch
+from .context import Context
+from .landscape_stage import landscape_around
 from .layer_table import table_of_layers
 from .layers import MOST_VECTOR_ENTRIES, block_maps, kronecker
 from .planning import make_plan
@@ -137,7 +138,7 @@ def _measure(
     again = None if sharp else run.optional(SECOND, lambda: trace_by_products(run, hessian, top), None)
     blocks = block_maps(run)
     compared, prediction = kronecker(run)
-    around = run.optional(LANDSCAPE, lambda: surroundings(run, top), None)
+    around = run.optional(LANDSCAPE, lambda: landscape_around(run, top), None)
     table = run.optional(LAYER_TABLE, lambda: table_of_layers(run, compared), None)
     along = history(run, checkpoints) if checkpoints else None
     analysis = Analysis(

@@ -17,7 +17,7 @@ from ..errors import FileError, HesscopeError
 from ..files import make_folder
 from ..folders import Lock
 from .notes import warnings_as_notes
-from .progress import Bars
+from .progress import ProgressBar
 
 COMMANDS = {
     "analyze": "analyze.Analyze",
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False)
     as_json = bool(getattr(command, "json", False))
     try:
-        with warnings_as_notes(errors), Bars(errors, visible=not as_json) as bars, _alone(command):
+        with warnings_as_notes(errors), ProgressBar(errors, visible=not as_json) as bars, _alone(command):
             answer = command.run(bars)
     except KeyboardInterrupt:
         kept = getattr(command, "kept", None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from ..tables import plain
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,13 @@ class CommandOutput:
 
     def json(self) -> str:
         body = {"ok": self.ok, **self.data, "files": [str(path) for path in self.files]}
-        return json.dumps(plain(body), allow_nan=False)
+        return json.dumps(_finite(plain(body)), allow_nan=False)
 
 
-def plain(value: Any) -> Any:
-    """Numbers, texts, lists and dicts only; what is not finite becomes null."""
-    if isinstance(value, np.generic):
-        value = value.item()
+def _finite(value: Any) -> Any:
+    """The same with null for every number that is not finite: JSON has no others."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if hasattr(value, "detach"):  # a tensor
-        value = value.detach().cpu().numpy()
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    return str(value)
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value

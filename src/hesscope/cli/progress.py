@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 PATIENCE = 2.0
 
 
-class Bars:
+class ProgressBar:
     """One line on stderr for the stage under way; silent where nobody watches (no terminal, or --json)."""
 
     def __init__(self, console: Console, visible: bool) -> None:
@@ -59,7 +59,7 @@ class Bars:
             self._progress.start()
             self._live = True
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(

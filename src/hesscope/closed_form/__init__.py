@@ -5,7 +5,7 @@ from .coupled import Coupled as Coupled
 from .coupled import couple as couple
 from .linear import linear_network as linear_network
 from .linear import linear_network_with_bias as linear_network_with_bias
-from .products import Product as Product
+from .products import WeightProduct as WeightProduct
 from .relu import relu_network as relu_network
 from .row_activation import LINEAR as LINEAR
 from .row_activation import SOFTMAX as SOFTMAX

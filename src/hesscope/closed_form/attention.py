@@ -10,7 +10,7 @@ from ..errors import refuse
 from ..measure import Array
 from ._inputs import finite, same_length
 from .coupled import couple
-from .products import Product
+from .products import WeightProduct
 from .row_activation import SOFTMAX, RowActivation
 from .spectrum import ClosedFormSpectrum
 
@@ -59,7 +59,7 @@ def self_attention(
     )
     slope, curvature = _through_scores(scores, x, y, values, activation, 1.0 / np.sqrt(keys.shape[1]))
     starts = values.size + keys.shape[1] * np.arange(2 * width)
-    product = Product("queries and keys", queries, keys, slope, starts, np.ones_like(starts))
+    product = WeightProduct("queries and keys", queries, keys, slope, starts, np.ones_like(starts))
     parts = couple([product], curvature, np.arange(values.size))
     return ClosedFormSpectrum(f"self-attention ({activation.name})", parts, order)
 

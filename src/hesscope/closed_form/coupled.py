@@ -13,7 +13,7 @@ from ..errors import refuse
 from ..measure import Array
 from ..result import Result
 from ._inputs import finite
-from .products import Mode, Places, Product
+from .products import Mode, Places, WeightProduct
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,19 +25,19 @@ class Coupled(Result):
     """
 
     name: str
-    products: tuple[Product, ...]
+    products: tuple[WeightProduct, ...]
     curvature: Array
     free: Places
 
     @cached_property
-    def _layout(self) -> tuple[tuple[Product, Mode, slice, slice], ...]:
+    def _layout(self) -> tuple[tuple[WeightProduct, Mode, slice, slice], ...]:
         """Each mode with its product, the product's rows in C and the mode's place in the reduced problem."""
         found, row, start = [], 0, 0
         for product in self.products:
             rows = slice(row, row + product.slope.size)
             row = rows.stop
             for mode in product.modes:
-                columns = slice(start, start + mode.shadow.shape[0])
+                columns = slice(start, start + mode.low_rank_part.shape[0])
                 start = columns.stop
                 found.append((product, mode, rows, columns))
         return tuple(found)
@@ -47,13 +47,13 @@ class Coupled(Result):
         """Eigenvalues and eigenvectors of the reduced matrix diag(bulk values) + Pᵀ C P."""
         touched = self._layout[-1][3].stop if self._layout else 0
         size = touched + self.free.size
-        shadows = np.zeros((self.curvature.shape[0], size))
+        parts = np.zeros((self.curvature.shape[0], size))
         shift = np.zeros(size)
         for _, mode, rows, columns in self._layout:
-            shadows[rows, columns] = mode.shadow.reshape(mode.shadow.shape[0], -1).T
+            parts[rows, columns] = mode.low_rank_part.reshape(mode.low_rank_part.shape[0], -1).T
             shift[columns] = mode.value
-        shadows[self.curvature.shape[0] - self.free.size :, touched:] = np.eye(self.free.size)
-        reduced = shadows.T @ self.curvature @ shadows
+        parts[self.curvature.shape[0] - self.free.size :, touched:] = np.eye(self.free.size)
+        reduced = parts.T @ self.curvature @ parts
         reduced[np.diag_indices(size)] += shift
         values, vectors = np.linalg.eigh((reduced + reduced.T) / 2)
         return values, vectors
@@ -66,7 +66,7 @@ class Coupled(Result):
     def bulk(self) -> Iterator[tuple[float, int]]:
         """The eigenvalues of S, each with the number of width directions that the low-rank part cannot touch."""
         for product, mode, _, _ in self._layout:
-            yield mode.value, product.width - mode.shadow.shape[0]
+            yield mode.value, product.width - mode.low_rank_part.shape[0]
 
     def trace(self) -> float:
         """tr H = tr(C UᵀU), without any eigenvalue."""
@@ -95,7 +95,7 @@ class Coupled(Result):
         bulk = []
         for product, mode, _, columns in self._layout:
             width = bases[id(product)]
-            rank, kept = mode.basis.shape[0], mode.shadow.shape[0]
+            rank, kept = mode.basis.shape[0], mode.low_rank_part.shape[0]
             turned = width[:, :rank] @ mode.basis
             _embed(outlier, product, mode, turned[:, :kept] @ small[columns])
             rest = np.zeros((size, product.width - kept))
@@ -104,13 +104,13 @@ class Coupled(Result):
         return bulk, outlier
 
 
-def _embed(vectors: Array, product: Product, mode: Mode, of_width: Array) -> None:
+def _embed(vectors: Array, product: WeightProduct, mode: Mode, of_width: Array) -> None:
     """vectors += direction ⊗ of_width at the product's places."""
     for share, row in zip(mode.direction, product.places, strict=True):
         vectors[row] += share * of_width
 
 
-def couple(products: Sequence[Product], curvature: Array, free: Places | None = None) -> tuple[Coupled, ...]:
+def couple(products: Sequence[WeightProduct], curvature: Array, free: Places | None = None) -> tuple[Coupled, ...]:
     """Split products into groups that the curvature matrix really couples, so that each is solved on its own."""
     places = np.zeros(0, dtype=np.int64) if free is None else np.asarray(free, dtype=np.int64)
     sizes = [p.slope.size for p in products] + [1] * places.size

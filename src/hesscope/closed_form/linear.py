@@ -9,7 +9,7 @@ from ..errors import refuse
 from ..measure import Array
 from ._inputs import TwoLayer, finite, same_length
 from .coupled import couple
-from .products import Product
+from .products import WeightProduct
 from .spectrum import ClosedFormSpectrum
 
 
@@ -28,7 +28,7 @@ def linear_network(w: ArrayLike, v: ArrayLike, x: ArrayLike, y: ArrayLike) -> Cl
     """
     net = TwoLayer.of(w, v, x, y)
     residual = net.x @ (net.outer @ net.inner.T).T - net.y
-    product = Product("network", net.outer, net.inner, residual.T @ net.x / len(net.x), net.starts, net.strides)
+    product = WeightProduct("network", net.outer, net.inner, residual.T @ net.x / len(net.x), net.starts, net.strides)
     parts = couple([product], per_output(len(net.outer), net.x.T @ net.x / len(net.x)))
     return ClosedFormSpectrum("linear network", parts, net.parameter_order)
 
@@ -52,7 +52,7 @@ def linear_network_with_bias(
     inner = np.stack([v_, b_])
     residual = inputs @ (inner @ w_) - y_
     slope = (residual @ inputs / x_.size)[None]
-    product = Product("network", w_[None], inner, slope, width * np.arange(3), np.ones(3, dtype=np.int64))
+    product = WeightProduct("network", w_[None], inner, slope, width * np.arange(3), np.ones(3, dtype=np.int64))
     parts = couple([product], inputs.T @ inputs / x_.size)
     shape = (width,)
     return ClosedFormSpectrum("linear network with bias", parts, (("w", shape), ("v", shape), ("b", shape)))

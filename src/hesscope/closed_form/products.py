@@ -24,18 +24,18 @@ CHUNK = 32_768
 class Mode:
     """One eigenvector of the slope's swap matrix: `value` times the identity of the width, plus its share of the low rank.
 
-    `direction` (K + D,) turns a vector z of the width into the parameters direction ⊗ z. The first `shadow.shape[0]`
-    columns of `basis` (r, r) carry the low-rank part, and `shadow` (s, K, D) is that part in this basis.
+    `direction` (K + D,) turns a vector z of the width into the parameters direction ⊗ z. The first `low_rank_part.shape[0]`
+    columns of `basis` (r, r) carry the low-rank part, and `low_rank_part` (s, K, D) is that part in this basis.
     """
 
     value: float
     direction: Array
     basis: Array
-    shadow: Array
+    low_rank_part: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Product(Result):
+class WeightProduct(Result):
     """A = W Vᵀ with W = outer (K, m) and V = inner (D, m): a matrix through which alone the loss ℓ(A) sees W and V.
 
     slope (K, D) is ∂ℓ/∂A. Row a of (outer; inner) sits at starts[a] + strides[a] * units in the flat parameters, where

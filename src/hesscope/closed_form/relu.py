@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..measure import Array
 from ._inputs import TwoLayer
 from .coupled import couple
-from .products import Product
+from .products import WeightProduct
 from .spectrum import ClosedFormSpectrum
 
 
@@ -33,7 +33,9 @@ def relu_network(w: ArrayLike, v: ArrayLike, x: ArrayLike, y: ArrayLike) -> Clos
         units = np.flatnonzero(cell_of.reshape(-1) == c)
         slope = residual.T @ seen[c] / count
         name = _name(active, net.x)
-        products.append(Product(name, net.outer[:, units], net.inner[:, units], slope, net.starts, net.strides, units))
+        products.append(
+            WeightProduct(name, net.outer[:, units], net.inner[:, units], slope, net.starts, net.strides, units)
+        )
     cells, outputs = patterns.shape[1], len(net.outer)
     flat = seen.swapaxes(0, 1).reshape(count, cells * inputs)
     moments = (flat.T @ flat / count).reshape(cells, 1, inputs, cells, 1, inputs)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from ..measure import Array
 from ._inputs import finite, same_length
 from .coupled import couple
-from .products import Product
+from .products import WeightProduct
 from .spectrum import ClosedFormSpectrum
 
 
@@ -49,7 +49,7 @@ def _spectrum(model: str, kind: str, outer: Array, inner: Array, slopes: Array, 
     heads, width = outer.shape
     once = np.ones(2, dtype=np.int64)
     products = [
-        Product(
+        WeightProduct(
             f"{kind} {h}",
             outer[h : h + 1],
             inner[h : h + 1],

@@ -32,6 +32,11 @@ class Experiment:
     figures: Callable[[Outcome], dict[str, Any]] = field(default=lambda outcome: {})  # name -> matplotlib Figure
     chosen: str = ""
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The configs by the name of their size."""
+        return {"quick": self.quick, "default": self.default, "paper": self.paper}
+
     def outcome(self, config: Any) -> Outcome:
         """What a run measures, every claim judged."""
         data, measured = self.run(config)

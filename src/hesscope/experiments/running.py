@@ -16,6 +16,7 @@ from ..missing_data import stand_ins
 from ..results.claims import Outcome
 from .long_runs import Listener, keeping, progress
 from .recipe import Experiment
+from .registry import find, names
 
 
 def run_experiment(experiment: Experiment, config: Any, stand_in: bool | None = None) -> Outcome:
@@ -70,9 +71,9 @@ def _belongs(experiment: Experiment, config: Any, stand_in: bool | None) -> str:
     return sha256(said.encode()).hexdigest()[:16]
 
 
-def figures_of(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
-    """Every figure by name."""
-    made = experiment.figures(outcome)
+def outcome_figures(outcome: Outcome) -> dict[str, Any]:
+    """Every figure by name, drawn by the experiment of that name; a file can name anything, for which there is none."""
+    made = find(outcome.name).figures(outcome) if outcome.name in names() else {}
     if outcome.stand_ins:
         for figure in made.values():
             figure.text(0.5, 0.0, stand_in_line(outcome), ha="center", va="top", fontsize=7, color="#b00020")
@@ -82,11 +83,6 @@ def figures_of(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
 def stand_in_line(outcome: Outcome) -> str:
     """What a reader must know before any number."""
     return f"Synthetic data stand in for: {', '.join(outcome.stand_ins)}."
-
-
-def sizes(experiment: Experiment) -> dict[str, Any]:
-    """The configs by the name of their size."""
-    return {"quick": experiment.quick, "default": experiment.default, "paper": experiment.paper}
 
 
 def verdict_counts(verdicts: Sequence[str]) -> str:

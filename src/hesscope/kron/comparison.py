@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ..linalg import eigenpairs
+from ..linalg import eigenpairs, spectral_norm
 from ..measure import Array
-from ..operators import Kronecker, LinearOperator
+from ..operators import Kronecker
 from ..results.kronecker import KroneckerComparison, KroneckerErrors
 from .factors import Decoupling, Reduction
 from .frobenius import Distances
@@ -70,14 +70,9 @@ def _spectral_error(op: LayerHessian, kron: Kronecker, frobenius: float, norm: f
     # What is left of an exact identity is rounding (√ε, as squares were subtracted), which is not even symmetric.
     if frobenius <= 2 * torch.finfo(op.dtype).eps ** 0.5 or norm == 0:
         return frobenius
-    return spectral_norm(op - kron) / norm
+    return float(spectral_norm(op - kron)) / norm
 
 
 def _norm(op: LayerHessian, top_values: Array) -> float:
     """‖H‖; where it is positive semi-definite that is the largest eigenvalue."""
-    return float(top_values[0]) if op.how.gauss_newton else spectral_norm(op)
-
-
-def spectral_norm(op: LinearOperator) -> float:
-    """The largest eigenvalue in magnitude."""
-    return abs(float(eigenpairs(op, k=1, which="magnitude", tol=1e-3).values[0]))
+    return float(top_values[0]) if op.how.gauss_newton else float(spectral_norm(op))

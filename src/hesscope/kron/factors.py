@@ -39,6 +39,8 @@ class Decoupling(Tabular):
     "reduce" is (1/P) Σ_ts M_ts ⊗ Σ_p x_p x_pᵀ; "kfac_reduce" is Σ_ts M_ts ⊗ x̄ x̄ᵀ.
     """
 
+    _pictured = True
+
     layer: str
     curvature: str  # how M was computed, and whether that is exact
     reduction: Reduction
@@ -73,9 +75,6 @@ class Decoupling(Tabular):
     @property
     def _factors(self) -> tuple[Tensor, Tensor]:
         return self.output_hessian, self.input_autocorrelation
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     def __repr__(self) -> str:
         (m, _), (n, _) = (tuple(factor.shape) for factor in self._factors)

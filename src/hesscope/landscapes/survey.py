@@ -15,6 +15,7 @@ from ..curvature import Hessian, Problem
 from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..operators import Counted
+from ..operators.counted import Watch
 from ..results.landscape import BreakingDistance, Landscape, LossLine, LossPlane
 from ..rng import Rng
 from .breaking import FARTHEST, SPACING, Quadratic, breaking_distance, rounding_noise
@@ -25,7 +26,6 @@ LINE_POINTS, PLANE_POINTS = 41, 21
 SEEN = 2.0  # how far a line is drawn, in breaking distances
 ROUNDINGS = 32.0  # of a product, in units of its type: what a sum of many terms loses
 PARALLEL = 1 - 1e-6  # the cosine above which two directions span no plane
-Watch = Callable[[str, int], Callable[[int, float], None]]
 
 
 def landscape(

@@ -30,7 +30,7 @@ from ..results.monitoring import MonitoredRun, Reading, load_run
 from ..rng import Rng
 from .budget import Budget, Clock, parse_share
 from .own_batch import count_examples, held_out
-from .reader import Reader, Settings
+from .reader import Reader, ReaderSettings
 from .run_file import RunFile
 from .sinks import Sink, checked_sinks, open_sinks
 from .warm_state import restore_state, state_of
@@ -92,7 +92,7 @@ class Monitor:
         self._every, self._on_error = need_count("every", every), on_error
         self._budget = Budget(parse_share(budget), clock)
         require_positive("tol", tol)
-        settings = Settings(
+        settings = ReaderSettings(
             tol,
             need_count("products", products, 2),
             need_count("slow_every", slow_every),

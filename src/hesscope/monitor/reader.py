@@ -18,8 +18,8 @@ from ..rng import Rng
 from ..step_stability import OptimizerState, Preconditioned, read_optimizer
 from .batches import batch_sharpness
 from .probes import DiagonalShare, probe
-from .remembered import Remembered
 from .tracking import Pencil, Top, TrackedTops, track
+from .warm_start import WarmStart
 
 COLD = 40  # products that a reading without a start may take
 BINDING = 3  # layers that a reading names
@@ -27,7 +27,7 @@ WIDEST = 1e12  # ratio of the entries of P up to which one space serves both eig
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReaderSettings:
     """What is read, and how well: see `Monitor`."""
 
     tol: float
@@ -40,11 +40,13 @@ class Settings:
 class Reader:
     """Holds what readings share: the problem that follows the model, warm vectors, the blocks of the parameters."""
 
-    def __init__(self, following: FollowingProblem, settings: Settings, rng: Rng, *, strict: bool = False) -> None:
+    def __init__(
+        self, following: FollowingProblem, settings: ReaderSettings, rng: Rng, *, strict: bool = False
+    ) -> None:
         self.following, self.settings, self.rng, self.strict = following, settings, rng, strict
         self.count = 0
-        self.start: Remembered | None = None
-        self.other_start: Remembered | None = None
+        self.start: WarmStart | None = None
+        self.other_start: WarmStart | None = None
         self.shares = DiagonalShare()
         self._partition: Partition | None = None
 

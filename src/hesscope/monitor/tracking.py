@@ -18,7 +18,7 @@ from ..measure import Array
 from ..operators import Counted
 from ..operators.columns import joined_columns
 from ..rng import Rng
-from .remembered import Remembered
+from .warm_start import WarmStart
 
 ROUNDING = 4.0  # units of rounding of ‖H‖ that the residual of a converged pair has
 # Errors in units of ‖r‖²/λ, measured along training: half of them are below 2.5, nine of ten below 9.
@@ -62,7 +62,7 @@ class TrackedTops:
     other: Top | None
     basis: KrylovBasis
     products: int
-    remembered: Remembered  # what the next reading begins with
+    remembered: WarmStart  # what the next reading begins with
 
     def vector(self, top: Top) -> Tensor:
         """The unit vector of one of them, in the parameters."""
@@ -72,7 +72,7 @@ class TrackedTops:
 
 def track(
     op: Counted,
-    start: Remembered | None,
+    start: WarmStart | None,
     pencil: Pencil | None,
     *,
     tol: float,
@@ -99,7 +99,7 @@ def track(
         plain, other = _plain_top(basis), None if pencil is None else _pencil_top(basis, pencil)
         done = basis.size > 1 and plain.within(tol) and (other is None or other.within(tol))
         if done or op.count - before >= most or not _expand(basis, plain, other, pencil):
-            left = Remembered.of(basis, pencil, known)
+            left = WarmStart.of(basis, pencil, known)
             return TrackedTops(plain, other, basis, op.count - before, left)
 
 

@@ -12,7 +12,7 @@ from ..measure import Array
 from .budget import Budget
 from .probes import WINDOW, DiagonalShare
 from .reader import Reader
-from .remembered import Remembered
+from .warm_start import WarmStart
 
 STARTS = ("start", "other_start")
 
@@ -22,7 +22,7 @@ def state_of(reader: Reader, budget: Budget) -> tuple[dict[str, Any], dict[str, 
     numbers = {"count": reader.count, "pairs": list(reader.shares.pairs), "budget": budget.state()}
     vectors: dict[str, Array] = {}
     for name in STARTS:
-        kept: Remembered | None = getattr(reader, name)
+        kept: WarmStart | None = getattr(reader, name)
         if kept is not None:
             vectors[name] = kept.vectors.detach().cpu().numpy()
             vectors[f"{name}_matrix"] = kept.matrix
@@ -44,7 +44,7 @@ def restore_state(numbers: dict[str, Any], vectors: dict[str, Array], reader: Re
         setattr(reader, name, _remembered(name, vectors))
 
 
-def _remembered(name: str, vectors: dict[str, Array]) -> Remembered | None:
+def _remembered(name: str, vectors: dict[str, Array]) -> WarmStart | None:
     found, matrix, earlier = (vectors.get(key) for key in (name, f"{name}_matrix", f"{name}_earlier"))
     if found is None or matrix is None or found.ndim != 2 or matrix.shape != (found.shape[1],) * 2:
         return None
@@ -53,4 +53,4 @@ def _remembered(name: str, vectors: dict[str, Array]) -> Remembered | None:
     if not all(bool(np.isfinite(one).all()) for one in (found, matrix, earlier) if one is not None):
         return None
     last = None if earlier is None else torch.from_numpy(earlier)
-    return Remembered(torch.from_numpy(found), matrix, last)
+    return WarmStart(torch.from_numpy(found), matrix, last)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ..rng import Rng
 
 
+# Told of a stage and of how many products it may take, it gives what is told of each: the count and the seconds so far.
+Watch = Callable[[str, int], Callable[[int, float], None]]
+
+
 class Counted(OnSameVectors):
     """The same operator, counting products; `on_product(count, seconds)` reports, `budget` stops.
 

@@ -1,4 +1,4 @@
-"""Pictures of block structure: |H| itself, norms of its blocks, ratios by layer, and both along training."""
+"""Pictures of block structure: |H| itself, norms of its blocks, ratios by layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .picture import layer_spans, log_sizes
-from .style import ACCENT, CYCLE, MEASURED, SEQUENTIAL, THEORY, new_figure
+from .style import CYCLE, SEQUENTIAL, new_figure
 
 
 def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", names: Sequence[str] = ()) -> Any:
@@ -72,16 +72,6 @@ def heat_figure(heat: Any, title: str = "|H|") -> Any:
     return figure
 
 
-def norms_figure(blocks: Any, title: str = "") -> Any:
-    """The block-norm map of one result of `block_norms`."""
-    figure, axis = new_figure(width=6.2, height=5.2)
-    drawn = draw_norms(axis, blocks.norms, blocks.layers, title)
-    axis.set_xlabel("block")
-    axis.set_ylabel("block")
-    figure.colorbar(drawn, ax=axis, shrink=0.85).set_label("log₁₀ ‖H_IJ‖ / √(max of its layers)")
-    return figure
-
-
 def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str = "off-diagonal / diagonal") -> None:
     """Bars of one number per layer, one colour per group, side by side."""
     layers = list(dict.fromkeys(layer for values in groups.values() for layer in values))
@@ -92,25 +82,3 @@ def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str
     axis.set_xticks(np.arange(len(layers)), layers, rotation=30 if len(layers) > 5 else 0)
     axis.set_ylabel(ylabel)
     axis.legend(fontsize=8)
-
-
-def history_figure(history: Any, title: str = "") -> Any:
-    """Ratios of each layer, the share of ‖H‖² in diagonal blocks, the stripes of H_wv and the loss over training steps."""
-    figure, (left, right) = new_figure(1, 2, width=4.6, height=3.4)
-    for (layer, values), ink in zip(history.ratios.items(), CYCLE, strict=False):
-        left.plot(history.steps, values, "o-", color=ink, label=f"layer {layer}")
-    left.set(xlabel="training step", ylabel="off-diagonal / diagonal norm", title=title, ylim=(0, None))
-    left.legend(fontsize=8)
-    right.plot(history.steps, history.diagonal_share, "o-", color=MEASURED, label="share of ‖H‖² in diagonal blocks")
-    if np.isfinite(history.circulant).any():
-        right.plot(history.steps, history.circulant, "^-", color=ACCENT, label="circulant score of H_wv")
-    right.set(
-        xlabel="training step", ylabel="share or score", ylim=(min(0.0, np.nanmin([0, *history.circulant])), 1.02)
-    )
-    loss = right.twinx()
-    loss.plot(history.steps, history.loss, "s--", color=THEORY, label="loss")
-    loss.set_ylabel("loss", color=THEORY)
-    loss.grid(False)
-    handles = [*right.get_lines(), *loss.get_lines()]
-    right.legend(handles=handles, fontsize=8, loc="best")
-    return figure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .style import ACCENT, CYCLE, MEASURED, MUTED, SEQUENTIAL, THEORY, new_figure
+from .style import ACCENT, CYCLE, MEASURED, MUTED, SEQUENTIAL, THEORY, new_figure, panel_grid
 
 
 def spectrum_and_overlap(panels: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]], guess: str = "decoupled") -> Any:
@@ -54,9 +54,8 @@ def model_overlaps(panels: Mapping[str, Mapping[str, Any]]) -> Any:
 
 def correspondences(panels: Mapping[str, ArrayLike], columns: int = 2) -> Any:
     """Heat maps of correspondence matrices: basis vectors down, eigenvectors across, entries between 0 and 1."""
-    rows = -(-len(panels) // columns)
-    figure, axes = new_figure(rows, columns, width=4.6, height=3.0, squeeze=False)
-    for axis, (name, matrix) in zip(axes.flat, panels.items(), strict=False):
+    figure, axes = panel_grid(len(panels), columns, width=4.6, height=3.0)
+    for axis, (name, matrix) in zip(axes, panels.items(), strict=True):
         values = np.asarray(matrix)
         extent = (0.5, values.shape[1] + 0.5, values.shape[0] + 0.5, 0.5)  # counted from one, as in the text
         image = axis.imshow(
@@ -67,8 +66,6 @@ def correspondences(panels: Mapping[str, ArrayLike], columns: int = 2) -> Any:
             line.get_major_locator().set_params(integer=True)
         axis.set(title=name, xlabel="eigenvector of the layer's Hessian", ylabel="basis vector")
         figure.colorbar(image, ax=axis, shrink=0.85)
-    for axis in list(axes.flat)[len(panels) :]:
-        axis.set_visible(False)
     return figure
 
 
@@ -82,9 +79,8 @@ def curves(
 ) -> Any:
     """Lines by name in panels by name, at most three beside each other, over `x` (by default 1, 2, ...)."""
     columns = len(panels) if len(panels) <= 3 else -(-len(panels) // 2)
-    figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.2, height=3.2, squeeze=False)
-    for column, (title, lines) in enumerate(panels.items()):
-        axis = axes.flat[column]
+    figure, axes = panel_grid(len(panels), columns, width=4.2, height=3.2)
+    for column, (axis, (title, lines)) in enumerate(zip(axes, panels.items(), strict=True)):
         for name, values in lines.items():
             data = np.asarray(values)
             axis.plot(np.arange(1, len(data) + 1) if x is None else x, data, "o-", markersize=3, label=name)
@@ -93,8 +89,6 @@ def curves(
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel if column % columns == 0 else "")
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.legend(frameon=False, fontsize=8)
-    for axis in list(axes.flat)[len(panels) :]:
-        axis.set_visible(False)
     return figure
 
 

@@ -81,19 +81,31 @@ def layer_table_picture(table: LayerTable) -> Picture:
 
 
 def history_picture(history: TrainingHistory) -> Picture:
-    """One panel per number along training."""
-    parts = (
-        ("Sharpness", history.sharpness, "sharpness λ_max"),
-        ("Trace", history.trace, "trace of H"),
-        ("Loss", history.loss, "loss"),
-        ("Between layers", 1 - history.diagonal_share, "share of ‖H‖² between layers"),
+    """One panel per number along training; ratios of blocks have one curve per layer."""
+    blocks = f"{history.snapshots[0].partition}s" if history.snapshots else "blocks"
+    parts = (  # label, axis, curves by name
+        ("Sharpness", "sharpness λ_max", {"": history.sharpness}),
+        ("Trace", "trace of H", {"": history.trace}),
+        ("Loss", "loss", {"": history.loss}),
+        (f"Between {blocks}", f"share of ‖H‖² between {blocks}", {"": 1 - history.diagonal_share}),
+        ("Within layers", "off-diagonal / diagonal norm", history.ratios),
+        ("Stripes", "circulant score of H_wv", {"": history.circulant}),
     )
     places = np.arange(float(len(history.labels)))
     x = Axis("training step", ticks=tuple(zip(places.tolist(), history.labels, strict=True)))
     panels = []
-    for label, series, title in parts:
-        if series.size and np.isfinite(series).any():
-            hover = "step {text}: {y:.4g}"
-            line = Curve(title, places, series, "measured", marker="dot", hover=hover, texts=history.labels)
-            panels.append(Panel(label, "history", (line,), x, Axis(title, low=min(0.0, float(np.nanmin(series))))))
+    for label, title, lines in parts:
+        seen = {name: series for name, series in lines.items() if series.size and np.isfinite(series).any()}
+        hover = "step {text}: {y:.4g}"
+        curves = [
+            Curve(name or title, places, series, ink, marker="dot", hover=hover, texts=history.labels)
+            for (name, series), ink in zip(seen.items(), _inks(len(seen)), strict=True)
+        ]
+        if curves:
+            low = min(0.0, *(float(np.nanmin(curve.y)) for curve in curves))
+            panels.append(Panel(label, "history", tuple(curves), x, Axis(title, low=low)))
     return Picture("history", "Along training", tuple(panels), 380)
+
+
+def _inks(count: int) -> list[str]:
+    return ["measured"] if count == 1 else [f"cycle{number % 6}" for number in range(count)]

@@ -128,10 +128,9 @@ def _output_norms(found: OutputNorms) -> Any:
 
 
 def _outcome(outcome: Outcome) -> Any:
-    from ..experiments import find, names
+    from ..experiments import outcome_figures
 
-    figures = find(outcome.name).figures(outcome) if outcome.name in names() else {}
-    return next(iter(figures.values())) if figures else _table(outcome)
+    return next(iter(outcome_figures(outcome).values()), None) or _table(outcome)
 
 
 def _factors(d: Any) -> Any:

@@ -11,8 +11,7 @@ from ..results.analysis import Analysis
 from ..results.spectra import SpectralDensity
 from ..rmt import Fit
 from .picture import Axis, Band, Curve, Panel, Picture
-from .views import Curve as View
-from .views import counts, density, signed_log, signed_log_density, ticks, unit_of
+from .spectrum_curves import Sampled, counts, density, signed_log, signed_log_density, ticks, unit_of
 
 Named = Sequence[tuple[str, AtomicMeasure]]
 INKS = ("measured", "accent")
@@ -42,7 +41,7 @@ def density_panel(named: Named, more: Sequence[Curve] = (), floor: float | None 
     return Panel("Signed log", "spectrum", (*bands, *curves, *more), x, axis)
 
 
-def _band(curve: View, x: Array, ink: str) -> list[Band]:
+def _band(curve: Sampled, x: Array, ink: str) -> list[Band]:
     """Two standard errors on either side, where the density is an estimate."""
     if curve.stderr is None or not (curve.stderr > 0).any():
         return []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .picture import Axis, Band, Bars, Curve, Heat, Panel, Picture, Surface
-from .style import INKS, SEQUENTIAL, VALUES, new_figure
+from .style import INKS, SEQUENTIAL, VALUES, panel_grid
 
 _LINES = {"solid": "-", "dashed": "--", "steps": "-", "dashed steps": "--", "none": ""}
 _MARKERS = {"none": "", "dot": "o", "diamond": "D", "open diamond": "D"}
@@ -26,13 +26,10 @@ def figure_of(panels: Sequence[Panel]) -> Any:
     heat = any(isinstance(mark, Heat | Surface) for panel in panels for mark in panel.marks)
     width, height = (6.4, 5.4) if heat else (8.0, 4.2) if len(panels) == 1 else (4.4, 3.6)
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
-    rows = -(-len(panels) // columns)
-    figure, axes = new_figure(rows, columns, width=width, height=height, squeeze=False)
-    for axis in axes.flat[len(panels) :]:
-        axis.axis("off")
+    figure, axes = panel_grid(len(panels), columns, width=width, height=height)
     engine: Any = figure.get_layout_engine()
     engine.set(w_pad=0.1, h_pad=0.1)
-    for axis, panel in zip(axes.flat, panels, strict=False):
+    for axis, panel in zip(axes, panels, strict=True):
         _draw(figure, axis, panel)
     return figure
 

@@ -36,9 +36,7 @@ def new_figure(
         """Shown by a notebook that has no pyplot, as the last line of a cell."""
 
         def _repr_png_(self) -> bytes:
-            out = io.BytesIO()
-            self.savefig(out, format="png", dpi=90)
-            return out.getvalue()
+            return png_of(self, 90)
 
     figure = NotebookFigure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
@@ -46,6 +44,21 @@ def new_figure(
     for axis in figure.axes:
         quiet(axis)
     return figure, axes
+
+
+def png_of(figure: Any, dpi: float | str = "figure") -> bytes:
+    """The figure as the bytes of a picture."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi)
+    return out.getvalue()
+
+
+def panel_grid(count: int, columns: int, **kwargs: Any) -> tuple[Figure, list[Any]]:
+    """As `new_figure`, for `count` panels in rows of so many `columns`; places beyond them stay empty."""
+    figure, axes = new_figure(-(-count // columns), columns, squeeze=False, **kwargs)
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    return figure, list(axes.flat[:count])
 
 
 def quiet(axis: Any) -> None:

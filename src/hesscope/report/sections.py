@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -14,12 +13,14 @@ import numpy as np
 from ..plots.analysis import pictures_of
 from ..plots.run import run_picture
 from ..plots.stability import stability_figure
+from ..plots.style import png_of
 from ..result import Result
 from ..results.analysis import Analysis
 from ..results.claims import Outcome
 from ..results.monitoring import MonitoredRun
 from ..results.plan import AnalysisPlan, duration
 from ..results.stability import Stability
+from ..tables import field_values
 from . import markup
 from .evidence import evidence_of
 from .glossary import GLOSSARY
@@ -312,9 +313,11 @@ def _planned(plan: AnalysisPlan) -> str:
 
 
 def _outcome(name: str, outcome: Outcome) -> Part:
+    from ..experiments import outcome_figures
+
     stills = "".join(
         f'<h3>{escape(title)}</h3><img class="still" alt="{escape(outcome.name)}: {escape(title)}" src="{_still(made)}">'
-        for title, made in _figures(outcome).items()
+        for title, made in outcome_figures(outcome).items()
     )
     settings = markup.disclosure("Settings", markup.pairs_table(outcome.config.items()))
     anchor = _anchor(name)
@@ -324,27 +327,12 @@ def _outcome(name: str, outcome: Outcome) -> Part:
     return Part(anchor, outcome.name, body)
 
 
-def _figures(outcome: Outcome) -> dict[str, Any]:
-    from ..experiments import figures_of, find, names
-
-    # A file can name anything; only what ships with Hesscope is drawn.
-    return figures_of(find(outcome.name), outcome) if outcome.name in names() else {}
-
-
 def _still(figure: Any) -> str:
-    out = io.BytesIO()
-    figure.savefig(out, format="png")
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
-
-
-def field_values(result: Result) -> list[tuple[str, Any]]:
-    """The fields of any result, in order."""
-    described: Any = result
-    return [(f.name, getattr(result, f.name)) for f in fields(described)]
+    return "data:image/png;base64," + base64.b64encode(png_of(figure)).decode()
 
 
 def _plain(name: str, result: Result) -> Part:
-    rows = [(field, short(value)) for field, value in field_values(result)]
+    rows = [(field, on_one_line(value)) for field, value in field_values(result)]
     anchor = _anchor(name)
     return Part(
         anchor,
@@ -353,7 +341,7 @@ def _plain(name: str, result: Result) -> Part:
     )
 
 
-def short(value: Any) -> str:
+def on_one_line(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, np.ndarray):
         inner = np.array2string(value, precision=5, threshold=12)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Analysis(Result):
     """Everything `hesscope analyze` measured of one problem, and what it took."""
 
+    _pictured = True
+
     title: str
     model: str
     parameters: dict[str, Any]  # name -> shape
@@ -84,9 +86,6 @@ class Analysis(Result):
             name: list(found)
             for name, found in zip(("what", "value", "±", "method"), zip(*rows, strict=True), strict=True)
         }
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     @property
     def size(self) -> int:

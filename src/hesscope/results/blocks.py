@@ -20,6 +20,8 @@ class BlockNorms(Result):
     `partition` says what a block is ("layer", "neuron", ...; "own" for blocks of the caller's).
     """
 
+    _pictured = True
+
     norms: Array
     stderr: Array
     names: tuple[str, ...]
@@ -35,9 +37,6 @@ class BlockNorms(Result):
     def table(self) -> dict[str, Any]:
         """‖H_IJ‖, one row and one column for each block."""
         return {"block": self.names, **{name: self.norms[:, j] for j, name in enumerate(self.names)}}
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     @property
     def letter(self) -> str:
@@ -118,6 +117,8 @@ class BlockNorms(Result):
 class HeatMap(Result):
     """|H| reduced to `pixels` x `pixels`; `bounds[t]` is where tensor t begins, in pixels."""
 
+    _pictured = True
+
     image: Array
     bounds: Array
     names: tuple[str, ...]
@@ -126,13 +127,12 @@ class HeatMap(Result):
     check: str = "unchecked"
     method: str = ""
 
-    def _picture(self) -> Any:
-        return self.plot()
-
 
 @dataclass(frozen=True, eq=False)
 class BlockSpectra(Result):
     """Eigenvalues of each diagonal block (ascending), or quadrature nodes with weights where a block is too big."""
+
+    _pictured = True
 
     names: tuple[str, ...]
     layers: tuple[str, ...]
@@ -151,9 +151,6 @@ class BlockSpectra(Result):
             "mean": [float(n @ w / w.sum()) for n, w in zip(self.nodes, self.weights, strict=True)],
             "exact": list(self.exact),
         }
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     def of(self, block: int | str) -> AtomicMeasure:
         """The spectrum of one block as a probability measure."""

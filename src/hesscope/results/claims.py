@@ -53,6 +53,8 @@ class Outcome(Result):
     `stand_ins` names the data that were not at hand and were replaced by synthetic ones, as asked for.
     """
 
+    _pictured = True
+
     name: str
     config: dict[str, Any]
     data: dict[str, Any]
@@ -70,9 +72,6 @@ class Outcome(Result):
             "threshold from": [claim.basis for claim in self.claims],
             "verdict": [claim.verdict for claim in self.claims],
         }
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     @property
     def holds(self) -> bool:

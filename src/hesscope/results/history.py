@@ -21,6 +21,8 @@ class TrainingHistory(Result):
     stripes of H_wv (NaN for networks without two linear layers in a row). Any of these may be empty: not measured.
     """
 
+    _pictured = True
+
     labels: tuple[str, ...]
     loss: Array
     snapshots: tuple[BlockNorms, ...] = ()
@@ -36,9 +38,6 @@ class TrainingHistory(Result):
             "diagonal share": self.diagonal_share,
         }
         return {"step": self.labels, **{name: found for name, found in measured.items() if found.size}}
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     @property
     def steps(self) -> Array:

@@ -24,6 +24,8 @@ class KroneckerComparison(Result):
     Frobenius norm (exact where `frobenius_stderr` is 0). `curvature` says how M was computed, and whether exactly.
     """
 
+    _pictured = True
+
     layer: str
     size: int
     curvature: str
@@ -48,9 +50,6 @@ class KroneckerComparison(Result):
             "Kronecker": self.approximate_eigenvalues[:count],
             "overlap": self.overlap[:count],
         }
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     def overlap_at(self, j: int) -> float:
         """The overlap of the top-j spaces (of as many as there are)."""

@@ -20,6 +20,8 @@ class LayerTable(Result):
     number is exact; `methods` says how each layer's numbers were found.
     """
 
+    _pictured = True
+
     names: tuple[str, ...]
     sizes: Array
     trace: Array
@@ -54,9 +56,6 @@ class LayerTable(Result):
             "Kronecker error ±": self.kronecker_stderr,
             "method": self.methods,
         }
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     @property
     def share(self) -> Array:

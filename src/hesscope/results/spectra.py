@@ -29,6 +29,8 @@ class Eigenpairs(Result):
     they are finite differences; residuals and errors contain it.
     """
 
+    _pictured = True
+
     values: Array
     vectors: Tensor
     residuals: Array
@@ -47,9 +49,6 @@ class Eigenpairs(Result):
             "converged": [bool(done) for done in self.converged],
         }
 
-    def _picture(self) -> Any:
-        return self.plot()
-
     def without_vectors(self) -> Eigenpairs:
         """The same with an empty `(n, 0)` block, where the vectors would be too much to keep."""
         return replace(self, vectors=self.vectors[:, :0])
@@ -63,6 +62,8 @@ class SpectralDensity(AtomicMeasure, Result):
     every random probe sees it. `error` is the estimated W₁ distance from the true spectrum, `sup_error` the estimated
     Kolmogorov distance (up to shifts of 1 % of the spread); both are 0 when the spectrum is exact.
     """
+
+    _pictured = True
 
     size: int
     outliers: Array
@@ -88,9 +89,6 @@ class SpectralDensity(AtomicMeasure, Result):
     def plot(self, theory: Any = None) -> Any:
         """The density with its error band, and a law over it where one is given."""
         return self._figure(theory=theory)
-
-    def _picture(self) -> Any:
-        return self.plot()
 
     def cdf_stderr(self, x: ArrayLike) -> Array:
         """Standard error of `cdf(x)` over the draw of the probes."""

@@ -14,7 +14,7 @@ from .step_rules import Rule
 
 
 @dataclass(frozen=True)
-class Kind:
+class OptimizerKind:
     """One torch optimiser: its step rule, and the settings by which its groups are told from others'."""
 
     name: str
@@ -23,8 +23,8 @@ class Kind:
     lacks: frozenset[str] = frozenset()
 
 
-def _kind(name: str, rule: Rule, has: str, lacks: str = "") -> Kind:
-    return Kind(name, rule, frozenset(has.split()), frozenset(lacks.split()))
+def _kind(name: str, rule: Rule, has: str, lacks: str = "") -> OptimizerKind:
+    return OptimizerKind(name, rule, frozenset(has.split()), frozenset(lacks.split()))
 
 
 KINDS = (
@@ -47,7 +47,7 @@ def known_kinds() -> str:
     return ", ".join(kind.name for kind in KINDS)
 
 
-def kind_named(name: str) -> Kind:
+def kind_named(name: str) -> OptimizerKind:
     """The optimiser of this name, in any case."""
     for kind in KINDS:
         if kind.name.lower() == str(name).lower():
@@ -55,7 +55,7 @@ def kind_named(name: str) -> Kind:
     refuse("the optimiser must be one whose edge is known", f"{name!r}", f"There are: {known_kinds()}.")
 
 
-def kind_of(optimizer: optim.Optimizer) -> Kind:
+def kind_of(optimizer: optim.Optimizer) -> OptimizerKind:
     """By class; a subclass with a step of its own is another optimiser."""
     if isinstance(optimizer, optim.LBFGS):
         refuse(
@@ -81,7 +81,7 @@ def kind_of(optimizer: optim.Optimizer) -> Kind:
     )
 
 
-def kind_of_groups(groups: list[Mapping[str, Any]]) -> Kind:
+def kind_of_groups(groups: list[Mapping[str, Any]]) -> OptimizerKind:
     """By the settings of its groups, as a state dict has no class."""
     keys = set.intersection(*(set(group) for group in groups))
     if "tolerance_change" in keys:

@@ -12,7 +12,7 @@ from torch import Tensor, optim
 from ..arguments import listed
 from ..curvature import Problem
 from ..errors import refuse
-from .kinds import Kind, kind_named, kind_of, kind_of_groups
+from .kinds import OptimizerKind, kind_named, kind_of, kind_of_groups
 
 WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 MOST_WAYS = 10_000  # to deal out parameters to groups, before it is given up
@@ -23,7 +23,7 @@ class Member:
     """One tensor of an optimiser: its name in the problem, its group's settings, its state."""
 
     name: str
-    kind: Kind
+    kind: OptimizerKind
     group: Mapping[str, Any]
     state: Mapping[str, Any]
 

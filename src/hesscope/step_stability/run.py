@@ -18,12 +18,12 @@ from ..results.spectra import Eigenpairs
 from ..results.stability import Binding, Stability
 from ..rng import Rng
 from .batches import FEWEST, batch_curvature
+from .binding_blocks import binding
 from .line_search import critical_step
 from .matching import members_of
 from .optimizer_state import OptimizerState, read_optimizer
 from .preconditioned import Preconditioned
 from .reading import curvature_of, reading_of
-from .who_binds import binding
 
 BLOCKS: tuple[Grouping, ...] = ("layer", "head", "neuron")
 

@@ -20,7 +20,7 @@ from .training import descend, drawn_batches
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedPreset:
     """A trained problem, its checkpoints along training (the last is the problem itself), what it was trained on, and
     the state of the optimiser that trained it."""
 
@@ -47,7 +47,9 @@ def names() -> tuple[str, ...]:
     return tuple(PRESETS)
 
 
-def preset(name: str, folder: str | os.PathLike[str] | None = None, seed: int = 0, steps: int | None = None) -> Trained:
+def preset(
+    name: str, folder: str | os.PathLike[str] | None = None, seed: int = 0, steps: int | None = None
+) -> TrainedPreset:
     """Train the preset `name`; real data from `folder` or $HESSCOPE_DATA, else what is embedded."""
     if name not in PRESETS:
         refuse("a preset must be known", f"{name!r}", f"There are: {', '.join(PRESETS)}.")
@@ -60,7 +62,7 @@ def preset(name: str, folder: str | os.PathLike[str] | None = None, seed: int = 
             model, data, recipe, recipe.steps if steps is None else steps, Rng(seed).child("batches", name)
         )
     title = recipe.title + (" (synthetic stand-in data)" if synthetic else "")
-    return Trained(list(checkpoints.values())[-1], checkpoints, title, optimizer)
+    return TrainedPreset(list(checkpoints.values())[-1], checkpoints, title, optimizer)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ...analysis.config import AnalyzeConfig
 from ...plots.export import FORMATS, save_figures
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Loaded, Source
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Analyze(Source):
     def kept(self) -> Path:
         return self.out / "state"
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats, self.budget)
 
 
@@ -47,7 +47,7 @@ def analyze_and_write(
     loaded: Loaded,
     settings: AnalyzeConfig,
     out: Path,
-    bars: Bars,
+    bars: ProgressBar,
     formats: tuple[str, ...] = FORMATS,
     budget: str = "5m",
 ) -> CommandOutput:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...folders import StateFolder
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Source
 
 
@@ -27,7 +27,7 @@ class Blocks(Source):
     def kept(self) -> Path:
         return self.out / f"blocks-{self.by}-state"
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.layers import norms_panel
         from ...plots.static import figure_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...folders import StateFolder
 from ...pacbayes.settings import MethodName, Settings
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Loaded, Source
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class BoundCommand(Source):
     def kept(self) -> Path:
         return self.out / f"bound-{self.method}-state"
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...pacbayes import optimize
 
         loaded = self.load()

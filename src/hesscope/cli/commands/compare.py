@@ -12,7 +12,7 @@ import tyro
 from ...analysis.config import AnalyzeConfig
 from ...arguments import need_count
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Loaded, from_folder, from_preset, from_text
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Compare:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.spectrum import density_panel
         from ...plots.static import figure_of
@@ -58,7 +58,7 @@ class Compare:
         files = save_figures({"compare": figure_of([density_panel(named)])}, self.out)
         return CommandOutput(lines, data, True, files)
 
-    def _analysis(self, text: str, bars: Bars) -> Analysis:
+    def _analysis(self, text: str, bars: ProgressBar) -> Analysis:
         from ...analysis.run import analyze
         from ...errors import refuse
         from ...report import Analysis, load_result

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Source
 
 
@@ -23,8 +23,8 @@ class Decouple(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
-        from ...analysis.layers import compare
+    def run(self, bars: ProgressBar) -> CommandOutput:
+        from ...analysis.layers import compare_layer
         from ...errors import refuse
         from ...kron import decouplable_layers, decouple
         from ...plots.export import save_figures
@@ -38,7 +38,7 @@ class Decouple(Source):
         found = []
         for layer in layers:
             bars(f"Kronecker factors of {layer}", 0)
-            found.append(compare(decouple(problem, layer), self.k))
+            found.append(compare_layer(decouple(problem, layer), self.k))
         lines = [
             f"{d.layer}: error {d.frobenius_error:.1%} (Frobenius), {d.spectral_error:.1%} (spectral); "
             f"overlap of the top {d.overlap.size} spaces {d.overlap.min():.2f} to {d.overlap.max():.2f}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...analysis.config import AnalyzeConfig
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import from_preset
 from .analyze import analyze_and_write
 
@@ -27,5 +27,5 @@ class Demo:
     def kept(self) -> Path:
         return self.out / "state"
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars, budget=self.budget)

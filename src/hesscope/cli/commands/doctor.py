@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..._version import __version__
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 
 # Package -> (what it is for, the extra that brings it; none for what is needed in any case).
 PACKAGES = {
@@ -40,7 +40,7 @@ class Doctor:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         found = {name: _version(name) for name in PACKAGES}
         lines = [
             f"hesscope {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import refuse
 from ..optimizer import ChosenOptimizer
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Loaded, Source
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class LandscapeCommand(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...landscapes import landscape
         from ...plots.export import save_figures
         from ...plots.landscape import landscape_picture

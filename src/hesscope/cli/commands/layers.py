@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Source
 
 
@@ -26,7 +26,7 @@ class Layers(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...analysis.layer_table import measure_layers
         from ...linalg.validation import require_positive
         from ...plots.export import save_figures

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Source
 
 
@@ -21,7 +21,7 @@ class PlanCommand(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...curvature.costs.plans import plan
 
         options = {"k": self.k} if self.algorithm == "eigenpairs" else {}

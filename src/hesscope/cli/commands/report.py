@@ -11,7 +11,7 @@ import tyro
 from ...results.claims import Claim, Outcome
 from ...results.stability import Stability
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Report:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...report import load_result, write_report
         from ...results.loading import result_files
 
@@ -45,9 +45,10 @@ class Show:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...report import Analysis, load_result, summary_lines
-        from ...report.sections import field_values, short
+        from ...report.sections import on_one_line
+        from ...tables import field_values
 
         found = load_result(self.file)
         if isinstance(found, Analysis):
@@ -57,7 +58,7 @@ class Show:
         elif isinstance(found, Outcome):
             lines = [found.name, *(claim_line(claim) for claim in found.claims)]
         else:
-            lines = [found.kind, *(f"{name}: {short(value)}" for name, value in field_values(found))]
+            lines = [found.kind, *(f"{name}: {on_one_line(value)}" for name, value in field_values(found))]
         return CommandOutput(lines, {"kind": found.kind, "result": found})
 
 

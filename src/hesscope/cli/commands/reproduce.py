@@ -13,7 +13,7 @@ from ...errors import refuse
 from ...files import make_folder
 from ..output import CommandOutput
 from ..overrides import with_overrides
-from ..progress import Bars
+from ..progress import ProgressBar
 
 if TYPE_CHECKING:
     from ...experiments import Experiment
@@ -45,9 +45,9 @@ class Reproduce:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
-        from ...experiments import SeedTable, figures_of, find, run_seeds
-        from ...experiments.running import sizes, stand_in_line
+    def run(self, bars: ProgressBar) -> CommandOutput:
+        from ...experiments import SeedTable, find, outcome_figures, run_seeds
+        from ...experiments.running import stand_in_line
         from ...plots.export import save_figures
 
         if self.list:
@@ -63,7 +63,7 @@ class Reproduce:
             if not self.data_dir.is_dir():
                 refuse("the data folder must exist", f"{str(self.data_dir)!r}", "Check --data-dir.")
             os.environ["HESSCOPE_DATA"] = str(self.data_dir)
-        config = with_overrides(sizes(experiment)[self.size], self.set)
+        config = with_overrides(experiment.sizes[self.size], self.set)
         make_folder(self.out)
         for line in self._before(experiment):
             bars.say(line)
@@ -76,7 +76,7 @@ class Reproduce:
             outcome.save(self.out / (stem if number == 0 else f"{stem}-seed{outcome.config['seed']}"))
             for number, outcome in enumerate(outcomes)
         ]
-        drawn = {f"{stem}-{key}": made for key, made in figures_of(experiment, outcomes[0]).items()}
+        drawn = {f"{stem}-{key}": made for key, made in outcome_figures(outcomes[0]).items()}
         files += save_figures(drawn, self.out)
         table = SeedTable.of(outcomes)
         said = [stand_in_line(outcomes[0])] if outcomes[0].stand_ins else []
@@ -101,7 +101,7 @@ class Reproduce:
         return tuple(lines)
 
 
-def _tell(bars: Bars, text: str) -> None:
+def _tell(bars: ProgressBar, text: str) -> None:
     bars(text, 0)
 
 
@@ -128,14 +128,13 @@ def _declared(experiment: Experiment) -> CommandOutput:
 
 def _listed() -> CommandOutput:
     from ...experiments import find, names
-    from ...experiments.running import sizes
 
     found = [find(name) for name in names()]
     width = max((len(e.name) for e in found), default=0)
     lines = [f"{e.name:<{width}}  {e.title} ({e.source})" for e in found]
     data: tuple[dict[str, Any], ...] = tuple(
         {"name": e.name, "title": e.title, "source": e.source, "chosen": e.chosen}
-        | {size: _settings(config) for size, config in sizes(e).items()}
+        | {size: _settings(config) for size, config in e.sizes.items()}
         for e in found
     )
     return CommandOutput(lines, {"experiments": data})

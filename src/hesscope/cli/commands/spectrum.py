@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...folders import StateFolder
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Source
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SpectrumCommand(Source):
     def kept(self) -> Path:
         return self.out / "spectrum-state"
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
         from ...plots.export import save_figures

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..optimizer import ChosenOptimizer
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 from ..source import Source
 
 
@@ -36,7 +36,7 @@ class StabilityCommand(Source):
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.stability import stability_figure
         from ...step_stability import stability

@@ -13,7 +13,7 @@ from ...arguments import need_count
 from ...errors import refuse
 from ...measure import Array
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +188,7 @@ class Theory:
     json: bool = False
     """Print JSON for machines."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         bars("theory", 0)
         return self.what.answer(self.out)
 

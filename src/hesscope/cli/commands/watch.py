@@ -11,7 +11,7 @@ import tyro
 
 from ...errors import refuse
 from ..output import CommandOutput
-from ..progress import Bars
+from ..progress import ProgressBar
 
 if TYPE_CHECKING:
     from ...results.monitoring import MonitoredRun
@@ -42,7 +42,7 @@ class Watch:
     json: bool = False
     """Print the last reading as JSON, once."""
 
-    def run(self, bars: Bars) -> CommandOutput:
+    def run(self, bars: ProgressBar) -> CommandOutput:
         from ...results.monitoring import load_run
 
         if not 0 < self.seconds < float("inf"):

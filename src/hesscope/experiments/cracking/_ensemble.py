@@ -154,7 +154,7 @@ def teacher_data(rng: Rng, samples: int, ends: int, relu: bool) -> tuple[Tensor,
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedFamily:
     """Networks of one family on one teacher's data, before and after training."""
 
     inputs: Tensor
@@ -166,14 +166,14 @@ class Trained:
 
 def trained(
     rng: Rng, parametrization: str, widths: Sequence[int], networks: int, samples: int, steps: int, relu: bool
-) -> Trained:
+) -> TrainedFamily:
     """Draw data and weights, and descend; the floor of the excess is that of the best linear map, or 0 with ReLU."""
     x, y = teacher_data(rng.child("data"), samples, widths[0], relu)
     start = initial_weights(rng.child(parametrization), networks, widths, parametrization)
     loss = mean_squared_loss(x, y, widths, parametrization, relu)
     end = train(start, loss, learning_rates(widths, parametrization), steps)
     floor = 0.0 if relu else float(((x @ torch.linalg.lstsq(x, y).solution - y) ** 2).sum() / (2 * len(x)))
-    return Trained(x, loss, start, end, (loss(end) - floor) / (loss(start) - floor))
+    return TrainedFamily(x, loss, start, end, (loss(end) - floor) / (loss(start) - floor))
 
 
 def pearson(a: Array, b: Array) -> float:

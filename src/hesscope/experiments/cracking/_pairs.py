@@ -14,7 +14,7 @@ from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, MUTED
 from ...rng import Rng
 from ._ensemble import initial_weights, mean_squared_loss, widths_of
-from ._truth import dense_hessian
+from ._truth import double_backward_hessian
 
 
 def _candidates(values: Array, targets: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -80,7 +80,7 @@ def dense_eigenvalues(rng: Rng, depth: int, width: int, x: Array, y: Array, relu
     widths = (*widths_of(depth, width, inputs)[:-1], 1)
     weights = tuple(w[0] for w in initial_weights(rng, 1, widths, "SP"))
     loss: Callable[..., Tensor] = mean_squared_loss(torch.as_tensor(x), torch.as_tensor(y), widths, "SP", relu)
-    return np.asarray(np.linalg.eigvalsh(dense_hessian(lambda *w: loss(w), weights)))
+    return np.asarray(np.linalg.eigvalsh(double_backward_hessian(lambda *w: loss(w), weights)))
 
 
 def summary(inputs: int, spectra: list[Array], rng: Rng) -> dict[str, Array]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...measure import Array
 
 
-def dense_hessian(loss: Callable[..., Tensor], parameters: Sequence[Array | Tensor]) -> Array:
+def double_backward_hessian(loss: Callable[..., Tensor], parameters: Sequence[Array | Tensor]) -> Array:
     """∇²ℓ over the parameters flattened in the order given: (n, n)."""
     leaves = [torch.as_tensor(p, dtype=torch.float64).clone().requires_grad_() for p in parameters]
     first = torch.autograd.grad(loss(*leaves), leaves, create_graph=True)

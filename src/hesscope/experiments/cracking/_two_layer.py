@@ -15,6 +15,7 @@ from ...measure import Array
 from ...plots.style import CYCLE, MUTED, new_figure
 from ...rng import Rng
 from ._ensemble import Loss, Weights, pearson, sharpness, squared_norms, trained, widths_of
+from ._truth import double_backward_hessian
 
 MOMENTS = ("initialisation", "end of training")
 NORMS = ("spectral", "Frobenius", "nuclear")
@@ -101,11 +102,8 @@ def _trace(weights: Weights, covariance: Tensor, scale: float) -> Array:
 
 def _trace_gap(weights: Weights, loss: Loss, trace: float) -> float:
     """Of one trace to the sum of eᵀHe by double backward, relative."""
-    leaves = tuple(w[:1].detach().requires_grad_() for w in weights)
-    slopes = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss(leaves).sum(), leaves, create_graph=True)])
-    rows = torch.autograd.grad(slopes, leaves, torch.eye(len(slopes), dtype=slopes.dtype), is_grads_batched=True)
-    true = float(torch.cat([r.reshape(len(slopes), -1) for r in rows], dim=1).trace())
-    return abs(float(trace) / true - 1)
+    true = double_backward_hessian(lambda *first: loss(first).sum(), [w[:1] for w in weights]).trace()
+    return float(abs(trace / true - 1))
 
 
 def _fitted_sharpness(weights: Weights, covariance: Tensor, scale: float) -> Array:

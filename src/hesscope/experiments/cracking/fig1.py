@@ -15,7 +15,7 @@ from ...rng import Rng
 from ..declared import at_most, equal
 from ..recipe import Experiment, Findings
 from . import PAPER
-from ._truth import dense_hessian, largest_gap
+from ._truth import double_backward_hessian, largest_gap
 
 CLAIMS = (
     equal("closed-form", f"{PAPER}, Theorem 3.4, Figure 1", "The closed form equals double backward (relative gap)"),
@@ -49,7 +49,7 @@ def run(config: Config) -> Findings:
         hidden = torch.relu(torch.as_tensor(x)[:, None] * v_)
         return ((hidden @ w_ - torch.as_tensor(y)) ** 2).sum() / (2 * len(x))
 
-    hessian = dense_hessian(loss, [v, w])
+    hessian = double_backward_hessian(loss, [v, w])
     dense = np.linalg.eigvalsh(hessian)
     gap = largest_gap(spectrum.eigenvalues, hessian)
     values = np.array([b.value for b in spectrum.bulk for _ in range(b.multiplicity)] + spectrum.outliers.tolist())

@@ -15,7 +15,7 @@ from ...rng import Rng
 from ..declared import at_most, equal, less, more
 from ..recipe import Experiment, Findings
 from . import PAPER
-from ._truth import dense_hessian, largest_gap
+from ._truth import double_backward_hessian, largest_gap
 
 CLAIMS = (
     equal("closed-form", f"{PAPER}, Theorem 3.5", "The closed form equals double backward at key width 6 (relative gap)"),
@@ -109,7 +109,7 @@ def _gap(config: Config) -> float:
         return ((out - torch.as_tensor(y)) ** 2).mean() / 2
 
     spectrum = self_attention(value, queries, keys, x, y, bias)
-    return largest_gap(spectrum.eigenvalues, dense_hessian(loss, [value, queries, keys]))
+    return largest_gap(spectrum.eigenvalues, double_backward_hessian(loss, [value, queries, keys]))
 
 
 def figures(result: Outcome) -> dict[str, Any]:

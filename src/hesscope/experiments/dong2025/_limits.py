@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,39 @@ from ...measure import Array
 from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rmt.blocks.limits import BlockLimit
+from ...rng import Rng
 from ..declared import Declared, Measured, at_most, less, standard_errors
 
 SHRINK = 4  # the smaller size that shows, and removes, what is left of order 1/d
 
 
-def softmax(logits: Array) -> Array:
-    """Along the last axis."""
-    p = np.exp(logits - logits.max(-1, keepdims=True))
-    return np.asarray(p / p.sum(-1, keepdims=True))
+Draw = Callable[[np.random.Generator, Array, Array, int], Sequence[Sequence[float]]]
+
+
+def realised(name: str, config: Any, draw: Draw) -> tuple[Array, Array]:
+    """(part, C, realisation, 2) at the config's size and at 1/SHRINK of it.
+
+    `draw(generator, x, (XᵀX)², classes)` gives both norms of every part; one X serves all C, since its squared Gram matrix is
+    the costly part.
+    """
+    found = []
+    for shrink in (1, SHRINK):
+        d, n = config.inputs // shrink, config.examples // shrink
+        rows: list[Any] = []
+        for k in range(config.realisations):
+            generator = Rng(config.seed).child(name, d, k).numpy()
+            x = generator.standard_normal((d, n))
+            squared_gram = (x.T @ x) ** 2
+            rows.append([draw(generator, x, squared_gram, classes) for classes in config.classes])
+        found.append(np.array(rows).transpose(2, 1, 0, 3))
+    return found[0], found[1]
+
+
+def hidden_layer(generator: np.random.Generator, x: Array, hidden: int, classes: int) -> tuple[Array, Array]:
+    """σ(Wx) of every example, and V, at LeCun initialisation."""
+    d = len(x)
+    active = np.maximum(x.T @ generator.standard_normal((d, hidden)) / np.sqrt(d), 0.0)
+    return active, generator.standard_normal((classes, hidden)) / np.sqrt(hidden)
 
 
 def squared_norm(squared_gram: Array, weights: Array) -> float:

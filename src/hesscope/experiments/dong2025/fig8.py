@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import softmax
 
+from ...measure import Array
 from ...results.claims import Outcome
 from ...rmt import block_limits
-from ...rng import Rng
 from ..declared import Declared
 from ..recipe import Experiment, Findings
-from ._limits import SHRINK, declared, draw, measured, softmax, squared_norm, summary
+from ._limits import declared, draw, measured, realised, squared_norm, summary
 
 SOURCE = "Dong et al., Figure 8, Theorem 1"
 CLAIMS = (
@@ -37,31 +37,20 @@ class Config:
 
 def run(config: Config) -> Findings:
     """Realisations at full size beside the limits, and at a quarter of it for the rate of concentration."""
-    d, n = config.inputs, config.examples
-    out, smaller = _realise(config, d, n), _realise(config, d // SHRINK, n // SHRINK)
-    limits = [block_limits.linear_cross_entropy(d / n, classes) for classes in config.classes]
+    (out,), (smaller,) = realised("fig8", config, _norms)
+    ratio = config.inputs / config.examples
+    limits = [block_limits.linear_cross_entropy(ratio, classes) for classes in config.classes]
     data = summary(config.classes, out, smaller, limits)
     spread, wider = (float(np.mean(x[:, :, 0].std(1) / x[:, :, 0].mean(1))) for x in (out, smaller))
     quotient = spread / wider
-    error = quotient / np.sqrt(
-        config.realisations
-    )  # of a quotient of two standard deviations: each 1/√(2n), relatively
-    found = measured(data) | {"concentration": (quotient - 4 * error, f"{quotient:.3f} ± {error:.3f}")}
-    return data, found
+    error = quotient / np.sqrt(config.realisations)  # of two standard deviations: each 1/√(2n), relatively
+    return data, measured(data) | {"concentration": (quotient - 4 * error, f"{quotient:.3f} ± {error:.3f}")}
 
 
-def _realise(config: Config, d: int, n: int) -> NDArray[np.float64]:
-    """(C, realisations, 2); one X serves all C, since its squared Gram matrix is the costly part."""
-    out = np.empty((len(config.classes), config.realisations, 2))
-    for k in range(config.realisations):
-        generator = Rng(config.seed).child("fig8", d, k).numpy()
-        x = generator.standard_normal((d, n))
-        squared_gram = (x.T @ x) ** 2
-        for c, classes in enumerate(config.classes):
-            p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d))
-            out[c, k, 0] = squared_norm(squared_gram, p[:, 0] * (1 - p[:, 0])) / d
-            out[c, k, 1] = squared_norm(squared_gram, p[:, 0] * p[:, 1]) / d
-    return out
+def _norms(generator: np.random.Generator, x: Array, squared_gram: Array, classes: int) -> list[list[float]]:
+    d = len(x)
+    p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d), axis=1)
+    return [[squared_norm(squared_gram, weights) / d for weights in (p[:, 0] * (1 - p[:, 0]), p[:, 0] * p[:, 1])]]
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

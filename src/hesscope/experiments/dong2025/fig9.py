@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import softmax
 
+from ...measure import Array
 from ...results.claims import Outcome
 from ...rmt import block_limits
-from ...rng import Rng
 from ..recipe import Experiment, Findings
-from ._limits import SHRINK, declared, draw, measured, softmax, squared_norm, summary
+from ._limits import declared, draw, hidden_layer, measured, realised, squared_norm, summary
 
 CLAIMS = declared("Dong et al., Figure 9, Theorem 2", ("||H_11||²/d", "||H_12||²/d"), "C^-1")
 
@@ -29,30 +30,20 @@ class Config:
 
 def run(config: Config) -> Findings:
     """The off-diagonal norms do not concentrate (V stays random), so only means over realisations are compared."""
-    d, n = config.inputs, config.examples
-    out, smaller = _realise(config, d, n), _realise(config, d // SHRINK, n // SHRINK)
-    limits = [block_limits.hidden_cross_entropy(d / n, classes, config.hidden) for classes in config.classes]
+    (out,), (smaller,) = realised("fig9", config, partial(_norms, config.hidden))
+    ratio = config.inputs / config.examples
+    limits = [block_limits.hidden_cross_entropy(ratio, classes, config.hidden) for classes in config.classes]
     data = summary(config.classes, out, smaller, limits)
     return data, measured(data)
 
 
-def _realise(config: Config, d: int, n: int) -> NDArray[np.float64]:
-    """(C, realisations, 2); one X serves all C."""
-    m = config.hidden
-    out = np.empty((len(config.classes), config.realisations, 2))
-    for k in range(config.realisations):
-        generator = Rng(config.seed).child("fig9", d, k).numpy()
-        x = generator.standard_normal((d, n))
-        squared_gram = (x.T @ x) ** 2
-        for c, classes in enumerate(config.classes):
-            active = np.maximum(x.T @ generator.standard_normal((d, m)) / np.sqrt(d), 0.0)
-            v = generator.standard_normal((classes, m)) / np.sqrt(m)
-            p = softmax(active @ v.T)
-            first, second = p @ v[:, 0], p @ v[:, 1]
-            own = (active[:, 0] > 0) * (p @ v[:, 0] ** 2 - first**2)
-            shared = (active[:, 0] > 0) * (active[:, 1] > 0) * (p @ (v[:, 0] * v[:, 1]) - first * second)
-            out[c, k] = squared_norm(squared_gram, own) / d, squared_norm(squared_gram, shared) / d
-    return out
+def _norms(hidden: int, generator: np.random.Generator, x: Array, squared_gram: Array, classes: int) -> Any:
+    active, v = hidden_layer(generator, x, hidden, classes)
+    p = softmax(active @ v.T, axis=1)
+    first, second = p @ v[:, 0], p @ v[:, 1]
+    own = (active[:, 0] > 0) * (p @ v[:, 0] ** 2 - first**2)
+    shared = (active[:, 0] > 0) * (active[:, 1] > 0) * (p @ (v[:, 0] * v[:, 1]) - first * second)
+    return [[squared_norm(squared_gram, weights) / len(x) for weights in (own, shared)]]
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

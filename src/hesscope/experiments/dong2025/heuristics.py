@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from ...plots.style import CYCLE, THEORY, new_figure
 from ...results.claims import Outcome
@@ -13,7 +14,7 @@ from ...rmt import block_limits
 from ...rng import Rng
 from ..declared import between, less, standard_errors
 from ..recipe import Experiment, Findings
-from ._limits import softmax, squared_norm
+from ._limits import hidden_layer, squared_norm
 from ._measured import SOURCE
 
 HERE = f"{SOURCE}, Appendix A"
@@ -85,18 +86,20 @@ def run(config: Config) -> Findings:
 
 def _network(config: Config, classes: int, repeat: int) -> list[float]:
     generator = Rng(config.seed).child("heuristics", classes, repeat).numpy()
-    d, n, m = config.inputs, config.examples, config.hidden
+    d, n = config.inputs, config.examples
     x = generator.standard_normal((d, n))
     squared_gram = (x.T @ x) ** 2
-    p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d))
+    p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d), axis=1)
     linear = [squared_norm(squared_gram, w) for w in (p[:, 0] * (1 - p[:, 0]), p[:, 0] * p[:, 1])]
-    active = np.maximum(x.T @ generator.standard_normal((d, m)) / np.sqrt(d), 0.0)
-    v = generator.standard_normal((classes, m)) / np.sqrt(m)
-    p = softmax(active @ v.T)
+    active, v = hidden_layer(generator, x, config.hidden, classes)
+    p = softmax(active @ v.T, axis=1)
     blocks = [(active.T * w) @ active / n for w in (p[:, 0] * (1 - p[:, 0]), p[:, 0] * p[:, 1])]
     one, both = active[:, 0] > 0, (active[:, 0] > 0) & (active[:, 1] > 0)
     inner, own = float(v[:, 0] @ v[:, 1]), float(v[:, 0] @ v[:, 0])
-    hidden = [squared_norm(squared_gram, own * one), squared_norm(squared_gram, inner * both)]
+    hidden = [
+        squared_norm(squared_gram, np.where(one, own, 0.0)),
+        squared_norm(squared_gram, np.where(both, inner, 0.0)),
+    ]
     sums = v.sum(0)
     printed = (inner - sums[0] * sums[1]) / (own - sums[0] ** 2)
     corrected = (inner - sums[0] * sums[1] / classes) / (own - sums[0] ** 2 / classes)
@@ -114,7 +117,7 @@ def _lindeberg(config: Config) -> tuple[float, str]:
             x, other = generator.standard_normal((2, d, d))
             weights = generator.standard_normal((d, classes)) / np.sqrt(d)
             squared_gram = (x.T @ x) ** 2
-            p, q = softmax(x.T @ weights)[:, 0], softmax(other.T @ weights)[:, 0]
+            p, q = softmax(x.T @ weights, axis=1)[:, 0], softmax(other.T @ weights, axis=1)[:, 0]
             rows.append((squared_norm(squared_gram, p * (1 - p)) - squared_norm(squared_gram, q * (1 - q))) / d)
         away[d] = np.array(rows)
     large, small = away[config.inputs], away[config.inputs // 2]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from ...measure import AtomicMeasure
 from ...plots.style import MEASURED, THEORY, new_figure
@@ -14,7 +15,6 @@ from ...rmt import block_law
 from ...rng import Rng
 from ..declared import Declared, Measured, at_most, more
 from ..recipe import Experiment, Findings
-from ._limits import softmax
 from ._measured import SOURCE
 
 BLOCKS = {"diagonal": (0, 0), "off-diagonal": (0, 1)}
@@ -104,7 +104,7 @@ def _exchange(config: Config, v: Any, d: int) -> Any:
 def _ce_weights(inner: Any, v: Any, i: int, j: int) -> Any:
     """1_i 1_j (Σ_k p_k v_ki v_kj - Σ_k p_k v_ki Σ_k p_k v_kj) of every example."""
     active = np.maximum(inner, 0.0)
-    p = softmax(active @ v.T)
+    p = softmax(active @ v.T, axis=1)
     on = (active[:, i] > 0) & (active[:, j] > 0)
     return on * (p @ (v[:, i] * v[:, j]) - (p @ v[:, i]) * (p @ v[:, j]))
 

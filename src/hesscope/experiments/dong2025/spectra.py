@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from ...measure import AtomicMeasure
 from ...plots.style import MEASURED, THEORY, new_figure
@@ -15,7 +16,6 @@ from ...rmt import block_law
 from ...rng import Rng
 from ..declared import at_most, less
 from ..recipe import Experiment, Findings
-from ._limits import softmax
 from ._measured import SOURCE
 
 BLOCKS = ("diagonal", "off_diagonal")
@@ -70,7 +70,7 @@ def _eigenvalues(config: Config, classes: int) -> list[NDArray[np.float64]]:
     d, n = config.inputs, round(config.inputs / config.ratio)
     generator = Rng(config.seed).child("spectra", classes).numpy()
     x = generator.standard_normal((d, n))
-    p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d))
+    p = softmax(x.T @ generator.standard_normal((d, classes)) / np.sqrt(d), axis=1)
     own, shared = p[:, 0] * (1 - p[:, 0]), -p[:, 0] * p[:, 1]
     return [np.asarray(np.linalg.eigvalsh((x * g) @ x.T / n), dtype=np.float64) for g in (own, shared)]
 

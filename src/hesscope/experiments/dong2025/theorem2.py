@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import softmax
 
+from ...measure import Array
 from ...results.claims import Outcome
 from ...rmt import block_limits
-from ...rng import Rng
 from ..recipe import Experiment, Findings
-from ._limits import SHRINK, declared, draw, measured, softmax, squared_norm, summary
+from ._limits import declared, draw, hidden_layer, measured, realised, squared_norm, summary
+from .fig9 import Config
 
 PARTS = {
     "u": ("Dong et al., Theorem 2, (7), (10), (13)", ("||H_11||²/d under MSE", "||H_12||²/d under MSE"), "C^-1"),
@@ -25,47 +27,33 @@ CLAIMS = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Config:
-    inputs: int = 300
-    examples: int = 300
-    hidden: int = 8
-    classes: tuple[int, ...] = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
-    realisations: int = 200
-    seed: int = 0
-
-
 def run(config: Config) -> Findings:
     """Neither self-averages (V stays random), so only means over realisations are compared."""
-    d, n, m = config.inputs, config.examples, config.hidden
-    out, smaller = _realise(config, d, n), _realise(config, d // SHRINK, n // SHRINK)
+    ratio, m = config.inputs / config.examples, config.hidden
+    found = realised("theorem2", config, partial(_norms, m))
     limits = {
-        "u": [block_limits.hidden_mse(d / n, classes, m) for classes in config.classes],
+        "u": [block_limits.hidden_mse(ratio, classes, m) for classes in config.classes],
         "q": [block_limits.output_cross_entropy(classes, m) for classes in config.classes],
     }
-    data = {part: summary(config.classes, out[part], smaller[part], limits[part]) for part in PARTS}
-    found = {f"{part}-{key}": value for part in PARTS for key, value in measured(data[part]).items()}
-    return data, found
+    data = {
+        part: summary(config.classes, out, smaller, limits[part])
+        for part, out, smaller in zip(PARTS, *found, strict=True)
+    }
+    return data, {f"{part}-{key}": value for part in PARTS for key, value in measured(data[part]).items()}
 
 
-def _realise(config: Config, d: int, n: int) -> dict[str, NDArray[np.float64]]:
-    """(C, realisations, 2) of both; one X serves all C."""
-    m = config.hidden
-    out = {part: np.empty((len(config.classes), config.realisations, 2)) for part in PARTS}
-    for k in range(config.realisations):
-        generator = Rng(config.seed).child("theorem2", d, k).numpy()
-        x = generator.standard_normal((d, n))
-        squared_gram = (x.T @ x) ** 2
-        for c, classes in enumerate(config.classes):
-            active = np.maximum(x.T @ generator.standard_normal((d, m)) / np.sqrt(d), 0.0)
-            v = generator.standard_normal((classes, m)) / np.sqrt(m)
-            own = 2 * (v[:, 0] @ v[:, 0]) * (active[:, 0] > 0)
-            shared = 2 * (v[:, 0] @ v[:, 1]) * (active[:, 0] > 0) * (active[:, 1] > 0)
-            out["u"][c, k] = [squared_norm(squared_gram, weights) / d for weights in (own, shared)]
-            p = softmax(active @ v.T)
-            blocks = [(active.T * weights) @ active / n for weights in (p[:, 0] * (1 - p[:, 0]), -p[:, 0] * p[:, 1])]
-            out["q"][c, k] = [float((block**2).sum()) for block in blocks]
-    return out
+def _norms(hidden: int, generator: np.random.Generator, x: Array, squared_gram: Array, classes: int) -> Any:
+    """Of u, then of q."""
+    active, v = hidden_layer(generator, x, hidden, classes)
+    own = 2 * (v[:, 0] @ v[:, 0]) * (active[:, 0] > 0)
+    shared = 2 * (v[:, 0] @ v[:, 1]) * (active[:, 0] > 0) * (active[:, 1] > 0)
+    p = softmax(active @ v.T, axis=1)
+    weights = (p[:, 0] * (1 - p[:, 0]), -p[:, 0] * p[:, 1])
+    blocks = [(active.T * weight) @ active / len(active) for weight in weights]
+    return (
+        [squared_norm(squared_gram, weight) / len(x) for weight in (own, shared)],
+        [float((block**2).sum()) for block in blocks],
+    )
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ...curvature import Hessian, Problem
 from ...step_stability import OptimizerState
-from ._runs import Run
+from ._runs import FullBatchRun
 
 
-class Loss(Protocol):
+class LossModel(Protocol):
     """A loss at the checkpoint plus d, and its gradient there."""
 
     here: float
@@ -25,7 +25,7 @@ class Loss(Protocol):
 class RealLoss:
     """That of the network."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: FullBatchRun) -> None:
         self._copy = run.copy()
         self._start = _flat(self._copy)
         self.here = float(run.loss().detach())
@@ -54,7 +54,7 @@ class QuadraticLoss:
 class TorchStep:
     """The real optimiser of the run at another rate, on a copy; its gradients are handed to it."""
 
-    def __init__(self, run: Run, rate: float) -> None:
+    def __init__(self, run: FullBatchRun, rate: float) -> None:
         self._copy = run.copy()
         self._start = _flat(self._copy)
         self.origin = torch.zeros_like(self._start)
@@ -74,7 +74,7 @@ class TorchStep:
 class FrozenStep:
     """m ← βm + γg; θ ← θ − rate · S (a m + b g) with S, a and b of the checkpoint; runs here have no decay."""
 
-    def __init__(self, run: Run, state: OptimizerState, rate: float) -> None:
+    def __init__(self, run: FullBatchRun, state: OptimizerState, rate: float) -> None:
         self._rule, self._rate = state.reference, rate
         self._scale = state.inverse_preconditioner.float()
         moments = [
@@ -94,7 +94,7 @@ class FrozenStep:
         return self._at
 
 
-def losses_of(loss: Loss, step: TorchStep | FrozenStep, steps: int) -> Iterator[float]:
+def losses_of(loss: LossModel, step: TorchStep | FrozenStep, steps: int) -> Iterator[float]:
     """The losses after each of so many steps, one by one, until one is not finite."""
     _, gradient = loss.at(step.origin)
     for _ in range(steps):
@@ -104,11 +104,11 @@ def losses_of(loss: Loss, step: TorchStep | FrozenStep, steps: int) -> Iterator[
             return
 
 
-def _flat(run: Run) -> Tensor:
+def _flat(run: FullBatchRun) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in run.model.parameters()])
 
 
-def _put(run: Run, values: Tensor) -> None:
+def _put(run: FullBatchRun, values: Tensor) -> None:
     start = 0
     with torch.no_grad():
         for parameter in run.model.parameters():

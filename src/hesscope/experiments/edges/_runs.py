@@ -75,7 +75,7 @@ def task_of(name: str, examples: int, folder: str | None, rng: Rng) -> Task:
     return Task(name, make, (x, y), synthetic)
 
 
-class Run:
+class FullBatchRun:
     """A model and its optimiser, step by step on all data."""
 
     def __init__(self, task: Task, optimizer: str, rate: float) -> None:
@@ -100,9 +100,9 @@ class Run:
     def problem(self) -> Problem:
         return Problem.of(self.model, "cross_entropy", self.task.data)
 
-    def copy(self) -> Run:
+    def copy(self) -> FullBatchRun:
         """The same run at this moment, to be continued on its own."""
-        made = Run(self.task, self.optimizer_name, self.rate)
+        made = FullBatchRun(self.task, self.optimizer_name, self.rate)
         made.model.load_state_dict(self.model.state_dict())
         made.optimizer.load_state_dict(copy.deepcopy(self.optimizer.state_dict()))
         made.losses = list(self.losses)
@@ -124,7 +124,32 @@ class Run:
         return losses[1:]
 
 
-def checkpoints(run: Run, steps: tuple[int, ...]) -> Iterator[int]:
+def runs_of(config: Any) -> list[FullBatchRun]:
+    """Every network of a config under every optimiser, not trained yet."""
+    found = []
+    for network, examples in zip(config.networks, config.examples, strict=True):
+        task = task_of(network, examples, config.data_dir, Rng(config.seed).child(network))
+        found += [FullBatchRun(task, optimizer, RATES[network, optimizer]) for optimizer in config.optimizers]
+    return found
+
+
+def synthetic_of(runs: list[FullBatchRun]) -> tuple[str, ...]:
+    """The networks whose data are a stand-in."""
+    return tuple(dict.fromkeys(run.task.name for run in runs if run.task.synthetic))
+
+
+def at_checkpoints(
+    runs: list[FullBatchRun], steps: tuple[int, ...], measure: Callable[[FullBatchRun], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What `measure` says at these steps of every run, and of which run it is."""
+    return [
+        {"network": run.task.name, "optimizer": run.optimizer_name, "step": step, **measure(run)}
+        for run in runs
+        for step in checkpoints(run, steps)
+    ]
+
+
+def checkpoints(run: FullBatchRun, steps: tuple[int, ...]) -> Iterator[int]:
     """The run at each of these steps, trained in place."""
     done = 0
     for step in steps:

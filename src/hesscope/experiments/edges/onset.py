@@ -10,14 +10,13 @@ from typing import Any
 
 from ...plots.style import THEORY, new_figure
 from ...results.claims import Outcome
-from ...rng import Rng
 from ...step_stability import read_edge, read_optimizer
 from ...step_stability.line_search import critical_step
 from ...step_stability.matching import members_of
 from ..declared import Measured, at_least
 from ..recipe import Experiment, Findings
 from ._models_of_runs import FrozenStep, QuadraticLoss, RealLoss, TorchStep, losses_of
-from ._runs import INKS, RATES, Run, checkpoints, task_of
+from ._runs import INKS, FullBatchRun, at_checkpoints, runs_of, synthetic_of
 from .spikes import SHARE, SOURCE, SPIKE, WITHIN
 
 NEAR = (0.3, 1.2)  # lr·λ/edge between which the earlier experiment split most checkpoints: tested here on other seeds
@@ -57,20 +56,12 @@ class Config:
 
 def run(config: Config) -> Findings:
     """At every checkpoint: the rate at which forty steps begin to spike, and five predictions of it."""
-    points: list[dict[str, Any]] = []
-    synthetic = []
-    for network, examples in zip(config.networks, config.examples, strict=True):
-        task = task_of(network, examples, config.data_dir, Rng(config.seed).child(network))
-        synthetic += [network] if task.synthetic else []
-        for optimizer in config.optimizers:
-            run = Run(task, optimizer, RATES[network, optimizer])
-            for step in checkpoints(run, config.at):
-                points.append({"network": network, "optimizer": optimizer, "step": step, **_point(run, config)})
-    data = {"points": tuple(points), "synthetic": tuple(synthetic)}
-    return data, _measured(points)
+    runs = runs_of(config)
+    points = at_checkpoints(runs, config.at, lambda run: _point(run, config))
+    return {"points": tuple(points), "synthetic": synthetic_of(runs)}, _measured(points)
 
 
-def _point(run: Run, config: Config) -> dict[str, Any]:
+def _point(run: FullBatchRun, config: Config) -> dict[str, Any]:
     problem = run.problem()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a reading that ran out of products says so by its error

@@ -12,12 +12,11 @@ from ...curvature import Hessian
 from ...linalg import eigenpairs
 from ...plots.style import THEORY, new_figure
 from ...results.claims import Outcome
-from ...rng import Rng
 from ...step_stability import Preconditioned, binding, read_edge, read_optimizer
 from ...step_stability.reading import reading_of
 from ..declared import at_least
 from ..recipe import Experiment, Findings
-from ._runs import INKS, RATES, Run, checkpoints, task_of
+from ._runs import INKS, FullBatchRun, at_checkpoints, runs_of, synthetic_of
 
 SOURCE = "docs/theory/stability.md"
 # A spike: within the steps after the checkpoint the loss is once this much above where it was, or not finite.
@@ -52,20 +51,13 @@ class Config:
 
 def run(config: Config) -> Findings:
     """At every checkpoint: the critical rate, forty steps at multiples of it, and the edge without the binding layer."""
-    points: list[dict[str, Any]] = []
-    synthetic = []
-    for network, examples in zip(config.networks, config.examples, strict=True):
-        task = task_of(network, examples, config.data_dir, Rng(config.seed).child(network))
-        synthetic += [network] if task.synthetic else []
-        for optimizer in config.optimizers:
-            run = Run(task, optimizer, RATES[network, optimizer])
-            for step in checkpoints(run, config.at):
-                points.append({"network": network, "optimizer": optimizer, "step": step, **_point(run, config)})
-    data = {"points": tuple(points), "multiples": np.array(MULTIPLES), "synthetic": tuple(synthetic)}
+    runs = runs_of(config)
+    points = at_checkpoints(runs, config.at, lambda run: _point(run, config))
+    data = {"points": tuple(points), "multiples": np.array(MULTIPLES), "synthetic": synthetic_of(runs)}
     return data, _measured(points)
 
 
-def _point(run: Run, config: Config) -> dict[str, Any]:
+def _point(run: FullBatchRun, config: Config) -> dict[str, Any]:
     problem = run.problem()
     state = read_optimizer(problem, run.optimizer)
     with warnings.catch_warnings():

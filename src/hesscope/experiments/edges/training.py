@@ -10,11 +10,10 @@ import numpy as np
 
 from ...plots.style import THEORY, new_figure
 from ...results.claims import Outcome
-from ...rng import Rng
 from ...step_stability import read_edge
 from ..declared import at_most, more
 from ..recipe import Experiment, Findings
-from ._runs import INKS, RATES, Run, checkpoints, task_of
+from ._runs import INKS, FullBatchRun, checkpoints, runs_of, synthetic_of
 
 SOURCE = "Cohen et al. 2021, 2022"
 CLAIMS = (
@@ -41,17 +40,12 @@ class Config:
 
 def run(config: Config) -> Findings:
     """Every network under every optimiser; readings start from the last one's eigenvector."""
-    runs: dict[str, Any] = {}
-    synthetic = []
-    for network, examples in zip(config.networks, config.examples, strict=True):
-        task = task_of(network, examples, config.data_dir, Rng(config.seed).child(network))
-        synthetic += [network] if task.synthetic else []
-        for optimizer in config.optimizers:
-            runs[f"{network} {optimizer}"] = _readings(Run(task, optimizer, RATES[network, optimizer]), config)
-    return {"runs": runs, "synthetic": tuple(synthetic)}, _measured(runs)
+    runs = runs_of(config)
+    found = {f"{run.task.name} {run.optimizer_name}": _readings(run, config) for run in runs}
+    return {"runs": found, "synthetic": synthetic_of(runs)}, _measured(found)
 
 
-def _readings(run: Run, config: Config) -> dict[str, Any]:
+def _readings(run: FullBatchRun, config: Config) -> dict[str, Any]:
     steps = tuple(range(config.every, config.steps + 1, config.every))
     ratios, errors, products = [], [], []
     last = None

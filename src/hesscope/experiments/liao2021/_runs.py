@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -15,8 +16,20 @@ from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import Declared, Measured, at_most
 
+Run = TypeVar("Run")
 PAPER = "Liao & Mahoney"
+AVERAGED = "the paper draws one matrix; 50 are averaged here, so that there are standard errors."
 SHRINK = 2  # the second, smaller size that removes what is left of order 1/p
+
+
+@dataclass(frozen=True)
+class Config:
+    """Of figures that are panels: sizes p and n, runs per panel."""
+
+    p: int = 800
+    n: int = 6000
+    runs: int = 8
+    seed: int = 0
 
 
 def alternating(p: int) -> Any:
@@ -75,9 +88,7 @@ def extrapolated(full: Sequence[float], smaller: Sequence[float], truth: float) 
     return float(stats.norm.isf(max(stats.t.sf(quotient, len(full) - 1), 1e-300)))
 
 
-def at_two_sizes(
-    full: list[Simulation], smaller: list[Simulation], measure: Callable[[Simulation], float], truth: float
-) -> Measured:
+def at_two_sizes(full: list[Run], smaller: list[Run], measure: Callable[[Run], float], truth: float) -> Measured:
     """A number of every run at p and at p/2, against its limit."""
     large = [measure(one) for one in full]
     score = extrapolated(large, [measure(one) for one in smaller], truth)
@@ -100,12 +111,18 @@ def panel(model: GLM, measured: AtomicMeasure, low: float | None = None, high: f
     }
 
 
+def histogram(axis: Any, values: Any, low: float, high: float, bins: int) -> Any:
+    """Heights of the drawn bins, relative to all values: some may lie outside."""
+    edges = np.linspace(low, high, bins + 1)
+    heights = np.histogram(values, edges)[0] / (np.size(values) * (edges[1] - edges[0]))
+    axis.stairs(heights, edges, fill=True, color=MEASURED, alpha=0.35, label="simulation")
+    return heights
+
+
 def draw(axis: Any, data: dict[str, Any], title: str, bins: int = 60) -> None:
     """A histogram of eigenvalues under the predicted density, predicted spikes as triangles."""
-    x, values = np.asarray(data["x"]), np.asarray(data["eigenvalues"])
-    edges = np.linspace(x[0], x[-1], bins + 1)
-    heights = np.histogram(values, edges)[0] / (values.size * (edges[1] - edges[0]))
-    axis.stairs(heights, edges, fill=True, color=MEASURED, alpha=0.35, label="simulation")
+    x = np.asarray(data["x"])
+    heights = histogram(axis, data["eigenvalues"], x[0], x[-1], bins)
     axis.plot(x, data["density"], color=THEORY, lw=1.6, label="theory")
     spikes = np.asarray(data["spikes"])
     if spikes.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,9 @@ from ...rng import Rng
 from ..declared import less, more, standard_errors
 from ..recipe import Experiment, Findings
 from ._runs import (
+    AVERAGED,
     SHRINK,
+    Config,
     alternating,
     at_two_sizes,
     distance,
@@ -47,16 +48,6 @@ CLAIMS = (
     less("two-levels", f"{HERE}d", "Its entries scatter around the two levels ±1/√p of w* (spread within a level over the "
          "distance of the levels' means)", 0.5, "“noisy estimate”: the two levels can be told apart", corrected=True),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes p and n, runs per panel."""
-
-    p: int = 800
-    n: int = 6000
-    runs: int = 8
-    seed: int = 0
 
 
 def run(config: Config) -> Findings:
@@ -158,5 +149,5 @@ EXPERIMENT = Experiment(
     run=run,
     claims=CLAIMS,
     figures=figures,
-    chosen="the paper draws one matrix; 50 are averaged here, so that there are standard errors.",
+    chosen=AVERAGED,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, at_most, equal, more
 from ..recipe import Experiment, Findings
-from ._runs import SHRINK, alternating, distance, draw, gaussian, law_claim, panel, pooled, repeated
+from ._runs import AVERAGED, SHRINK, Config, alternating, distance, draw, gaussian, law_claim, panel, pooled, repeated
 
 HERE = "Liao & Mahoney, Figure 2"
 CLAIMS = (
@@ -29,16 +28,6 @@ CLAIMS = (
             "predicted spike), over all runs", 0, "“multiple bulks”: nothing lies between them"),
     equal("half", f"{HERE}d", "Covariance {1, 4}: the lower bulk holds half of the eigenvalues (|share - 1/2|)", 1e-9),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes p and n, runs per panel."""
-
-    p: int = 800
-    n: int = 6000
-    runs: int = 8
-    seed: int = 0
 
 
 def run(config: Config) -> Findings:
@@ -97,5 +86,5 @@ EXPERIMENT = Experiment(
     run=run,
     claims=CLAIMS,
     figures=figures,
-    chosen="the paper draws one matrix; 50 are averaged here, so that there are standard errors.",
+    chosen=AVERAGED,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ...rmt import GLM, MarchenkoPastur
 from ...rng import Rng
 from ..declared import less, more
 from ..recipe import Experiment, Findings
-from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
+from ._runs import AVERAGED, Config, alternating, distance, draw, law_claim, panel, pooled, repeated
 
 HERE = "Liao & Mahoney, Figure 3"
 CLAIMS = (
@@ -28,16 +27,6 @@ CLAIMS = (
     more("spread", f"{HERE}b, 3d", "The spread of g explains it: std/mean of g, exponential over logistic", 1,
          "“the law of g has a much larger spread”"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes p and n, and the number of runs."""
-
-    p: int = 800
-    n: int = 6000
-    runs: int = 8
-    seed: int = 0
 
 
 def run(config: Config) -> Findings:
@@ -100,5 +89,5 @@ EXPERIMENT = Experiment(
     run=run,
     claims=CLAIMS,
     figures=figures,
-    chosen="the paper draws one matrix; 50 are averaged here, so that there are standard errors.",
+    chosen=AVERAGED,
 )

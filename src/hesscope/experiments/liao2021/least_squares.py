@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
+from ...plots.style import ACCENT, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import more, standard_errors
 from ..recipe import Experiment, Findings
-from ._runs import PAPER, SHRINK, at_two_sizes, distance, extrapolated, law_claim, pooled
+from ._runs import PAPER, SHRINK, at_two_sizes, distance, histogram, law_claim, pooled
 
 HERE = "Theorem 1, footnote 4"
 CLAIMS = (
@@ -81,12 +81,11 @@ def run(config: Config) -> Findings:
     ]
     fitted, fresh = ([one[key] for one in full] for key in ("fitted", "fresh"))
     unshrunk = [Simulation(one.hessian / shrink, one.curvatures / shrink, one.vectors) for one in fitted]
-    lengths = [[one["length"] for one in rows] for rows in (full, half)]
     measured: dict[str, Any] = {
         "fresh": distance(laws["fresh"], fresh),
         "fitted-as-fresh": distance(laws["fresh"], fitted),
         "fitted": distance(laws["fitted"], unshrunk),
-        "length": _length(lengths, along**2 + across**2),
+        "length": at_two_sizes(full, half, lambda one: float(one["length"]), along**2 + across**2),
         "mean": at_two_sizes(
             fitted,
             [one["fitted"] for one in half],
@@ -112,21 +111,13 @@ def _mean_curvature(along: float, across: float, norm: float, scale: float) -> f
     return float(weights @ both * np.exp(0.5 * (scale * across) ** 2))
 
 
-def _length(lengths: list[list[float]], truth: float) -> tuple[float, str]:
-    score = extrapolated(lengths[0], lengths[1], truth)
-    return score, f"{score:.2f} standard errors: {np.mean(lengths[0]):.4f}, limit {truth:.4f}"
-
-
 def figures(result: Outcome) -> dict[str, Any]:
     """Histograms at fitted and at independent data under both laws."""
     data = result.data
     figure, axes = new_figure(1, 2, width=4.6, height=3.4, sharey=True)
     titles = {"fresh": "w independent of the data", "fitted": "w fitted to these data"}
     for axis, (key, title) in zip(axes, titles.items(), strict=True):
-        values = np.asarray(data["eigenvalues"][key])
-        edges = np.linspace(0, float(data["x"][-1]), 51)
-        heights = np.histogram(values, edges)[0] / (values.size * (edges[1] - edges[0]))
-        axis.stairs(heights, edges, fill=True, color=MEASURED, alpha=0.35, label="simulation")
+        histogram(axis, data["eigenvalues"][key], 0.0, float(data["x"][-1]), 50)
         axis.plot(
             data["x"], data["density"]["fresh"], color=ACCENT, ls="--" if key == "fitted" else "-", label="Theorem 1"
         )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+from ...errors import refuse
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -87,3 +93,11 @@ TABLE_8 = {  # data set, network: fc1, fc2, fc3
     ("cifar10-R", "F"): (0.903, 0.931, 0.996),
     ("cifar10-R", "LeNet5"): (0.213, 0.701, 0.999),
 }
+
+
+def known_rows(names: Sequence[str], known: dict[str, R], where: str) -> dict[str, R]:
+    """The known rows by name; refuses names that are not among them."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        refuse(f"rows must be of {where}", f"{unknown}", f"There are: {', '.join(known)}.")
+    return known

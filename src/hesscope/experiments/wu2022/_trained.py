@@ -55,7 +55,7 @@ CIFAR: dict[str, Any] = {"data": "cifar10", "epochs": 15, "rate": 0.05, "measure
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModels:
     """Models with their common training data."""
 
     models: list[nn.Module]
@@ -92,26 +92,28 @@ def examples(setting: Setting) -> Examples:
     return Examples(x, y, found.name, found.classes, found.synthetic)
 
 
-def untrained(setting: Setting, count: int = 1) -> Trained:
+def untrained(setting: Setting, count: int = 1) -> TrainedModels:
     """Models at initialisation."""
     data = examples(setting)
     models = [_network(setting, data, Rng(setting.seed).child("model", i)) for i in range(count)]
-    return Trained(models, data, setting.measured_on)
+    return TrainedModels(models, data, setting.measured_on)
 
 
-def plain(setting: Setting) -> Setting:
+def only_setting(setting: Setting) -> Setting:
     """The setting alone, without what an experiment adds to it."""
     return Setting(**{name: getattr(setting, name) for name in Setting.__dataclass_fields__})
 
 
-def trained(setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Module]], None] | None = None) -> Trained:
+def trained(
+    setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Module]], None] | None = None
+) -> TrainedModels:
     """`count` models from different initialisations and orders of the data, by SGD; `watch(epoch, models)` may look on.
 
     Where an experiment keeps what is done, so does this one every fiftieth of its epochs, unless someone watches.
     Small dense networks without batch-norm are trained together with stacked weights: that is faster than one after
     the other, since most of a step is overhead.
     """
-    setting = plain(setting)
+    setting = only_setting(setting)
     found = untrained(setting, count)
     if count > 1 and setting.network == "dense" and setting.width <= NARROW and not setting.batch_norm:
         _train_together(setting, found, watch)
@@ -125,7 +127,7 @@ def trained(setting: Setting, count: int = 1, watch: Callable[[int, list[nn.Modu
     return found
 
 
-def _train_watched(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None]) -> None:
+def _train_watched(setting: Setting, found: TrainedModels, watch: Callable[[int, list[nn.Module]], None]) -> None:
     optimizers = [_sgd(setting, list(model.parameters())) for model in found.models]
     for epoch in range(setting.epochs):
         watch(epoch, found.models)
@@ -136,7 +138,7 @@ def _train_watched(setting: Setting, found: Trained, watch: Callable[[int, list[
     watch(setting.epochs, found.models)
 
 
-def _train_one(setting: Setting, found: Trained, index: int) -> None:
+def _train_one(setting: Setting, found: TrainedModels, index: int) -> None:
     model = found.models[index]
     optimizer = _sgd(setting, list(model.parameters()))
     # The same network serves several experiments, whatever they measure and wherever the data lie.
@@ -153,7 +155,7 @@ def _train_one(setting: Setting, found: Trained, index: int) -> None:
             kept.save({"epoch": epoch + 1, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
 
 
-def _epoch(setting: Setting, found: Trained, index: int, optimizer: torch.optim.SGD, epoch: int) -> None:
+def _epoch(setting: Setting, found: TrainedModels, index: int, optimizer: torch.optim.SGD, epoch: int) -> None:
     x, y, model = found.examples.x, found.examples.y, found.models[index]
     model.train()
     descend(optimizer, _order(setting, len(x), index, epoch), partial(_loss, model, x, y))
@@ -172,7 +174,9 @@ def _loss(model: nn.Module, x: Tensor, y: Tensor, batch: Tensor) -> Tensor:
     return F.cross_entropy(model(x[batch]), y[batch])
 
 
-def _train_together(setting: Setting, found: Trained, watch: Callable[[int, list[nn.Module]], None] | None) -> None:
+def _train_together(
+    setting: Setting, found: TrainedModels, watch: Callable[[int, list[nn.Module]], None] | None
+) -> None:
     x, y = found.examples.x, found.examples.y
     base = found.models[0]
     weights, buffers = stack_module_state(found.models)

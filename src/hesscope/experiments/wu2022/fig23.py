@@ -14,8 +14,9 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, less, more
 from ..recipe import Experiment, Findings
+from ._overlaps import arrays
 from ._spectra import closeness
-from ._trained import Setting, plain, trained
+from ._trained import Setting, only_setting, trained
 
 SOURCE = "Wu et al., Figures 9 and 23, Section G.3.3"
 NORMED = "Wu et al., Figures 26 to 28, Section G.4"
@@ -49,7 +50,7 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Overlap of models, spectra of both factors and correspondence with E[x xᵀ], for both cases."""
-    base = plain(config)
+    base = only_setting(config)
     cases = {
         "fc2": (base, config.k),
         "fc1": (
@@ -67,8 +68,7 @@ def run(config: Config) -> Findings:
         gamma, basis = torch.linalg.eigh(d.input_autocorrelation)
         stack = matricize(exact.vectors.cpu().double(), (len(d.output_hessian), len(d.input_autocorrelation)))
         data[layer] = {
-            "outputs": overlap.outputs, "measured": overlap.measured, "permuted": overlap.permuted, "linear": overlap.linear,
-            "inputs": gamma.flip(0).numpy(), "taus": torch.linalg.eigvalsh(d.output_hessian).flip(0).numpy(),
+            **arrays(overlap), "inputs": gamma.flip(0).numpy(), "taus": torch.linalg.eigvalsh(d.output_hessian).flip(0).numpy(),
             "exact": exact.values, "decoupled": d.eigenpairs(len(exact.values))[0].numpy(),
             "correspondence": correspondence(stack, basis.flip(1)[:, :20], side="inputs").numpy(),
             "classes": found.examples.classes,

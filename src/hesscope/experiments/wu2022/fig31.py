@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from ...pacbayes import Certificate, Settings
-from ...plots.style import new_figure
+from ...plots.style import panel_grid
 from ...results.claims import Outcome
 from ..declared import less
 from ..recipe import Experiment, Findings
@@ -88,10 +88,8 @@ def _measured(data: dict[str, Any]) -> dict[str, float]:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """One panel per method: medians and the 10 to 90 % range, with the prior's variance."""
-    figure, axes = new_figure(2, 3, width=3.4, height=3.0, squeeze=False, sharey=True)
-    for axis in list(axes.flat)[len(outcome.data) :]:
-        axis.set_visible(False)
-    for axis, (method, found) in zip(axes.flat, outcome.data.items(), strict=False):
+    figure, axes = panel_grid(len(outcome.data), 3, width=3.4, height=3.0, sharey=True)
+    for axis, (method, found) in zip(axes, outcome.data.items(), strict=True):
         place = np.linspace(0, 100, len(found["variance"]))
         axis.fill_between(place, found["low"], found["high"], alpha=0.25, lw=0, label="10 to 90 %")
         axis.semilogy(place, found["variance"], label="median variance")
@@ -99,8 +97,8 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         along = " (along iter's axes)" if method == "base" else ""
         axis.set_title(f"{method}{along}: bound {found['bound']:.3f}", fontsize=9)
         axis.set_xlabel("eigenvalue rank, % (largest first)")
-    axes[0][0].set_ylabel(f"posterior variance, {outcome.config['layer']}")
-    axes[0][0].legend(fontsize=8)
+    axes[0].set_ylabel(f"posterior variance, {outcome.config['layer']}")
+    axes[0].legend(fontsize=8)
     return {"variances": figure}
 
 

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import sem
 
 from ...kron import ModelOverlap, model_overlap
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, between, less, more, standard_errors
 from ..recipe import Experiment, Findings
+from ._overlaps import arrays, beyond_chance, starts_high
 from ._trained import MNIST, Setting, trained
 
 SOURCE = "Wu et al., Figure 4, Theorem G.1"
-HIDDEN, LAST = ("fc1", "fc2"), "last"
 CLAIMS = (
     *(
         one
-        for layer in HIDDEN
+        for layer in ("fc1", "fc2")
         for one in (
             at_least(f"{layer}-chance", SOURCE, f"{layer}: at k = m the top eigenspaces of independent models overlap beyond chance, in "
                      "standard errors over pairs", 4.0, "“surprisingly high overlap”: 4 standard errors above k/(m n)",
@@ -55,40 +56,24 @@ def run(config: Config) -> Findings:
     measured: dict[str, Measured] = {}
     for layer in config.layers:
         overlap = model_overlap(problems, layer, k=config.k)
-        data[layer] = {
-            "outputs": overlap.outputs,
-            "measured": overlap.measured,
-            "permuted": overlap.permuted,
-            "linear": overlap.linear,
-            "factors": overlap.factors,
-            "reach": np.array(overlap.reach),
-        }
-        measured |= _last_layer(overlap) if layer == config.last else _hidden_layer(overlap)
+        data[layer] = arrays(overlap) | {"factors": overlap.factors, "reach": np.array(overlap.reach)}
+        measured |= {"last-constant": starts_high(overlap)} if layer == config.last else _hidden_layer(overlap)
     return data, measured
 
 
 def _hidden_layer(overlap: ModelOverlap) -> dict[str, Measured]:
     m, reach, mean, layer = overlap.outputs, max(1, min(overlap.reach)), overlap.mean, overlap.layer
-    at = min(m, len(mean)) - 1
-    error = (
-        overlap.measured[:, at].std(ddof=1) / np.sqrt(len(overlap.measured)) if len(overlap.measured) > 1 else np.inf
-    )
     peak = 1 + int(mean[: 3 * m].argmax())
     there = overlap.measured[:, reach - 1] - overlap.linear[:, reach - 1]
     found: dict[str, Measured] = {
-        f"{layer}-chance": float((mean[at] - (at + 1) / overlap.size) / error),
+        f"{layer}-chance": beyond_chance(overlap),
         f"{layer}-peak": (peak / m, f"k = {peak}, m = {m}") if len(mean) > 1.2 * m else "k does not reach beyond m",
         f"{layer}-reach": (peak / reach, f"k = {peak}, premise up to {reach}"),
-        f"{layer}-linear": float(abs(there.mean()) / (there.std(ddof=1) / np.sqrt(len(there)))),
+        f"{layer}-linear": float(abs(there.mean()) / sem(there)),
     }
     if len(mean) >= 2 * m:
         found[f"{layer}-after"] = float(mean[2 * m - 1] / mean[m - 1])
     return found
-
-
-def _last_layer(overlap: ModelOverlap) -> dict[str, Measured]:
-    mean, m = overlap.mean, min(overlap.outputs, len(overlap.mean))
-    return {"last-constant": float(mean[: max(1, m // 2)].mean() / mean[m - 1])}
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

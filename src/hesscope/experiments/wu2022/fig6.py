@@ -12,6 +12,7 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, between, more
 from ..recipe import Experiment, Findings
+from ._overlaps import arrays, at_outputs, beyond_chance, starts_high
 from ._trained import Setting, trained
 
 SOURCE = "Wu et al., Figure 6, Section F.2.1"
@@ -59,20 +60,13 @@ def run(config: Config) -> Findings:
     measured: dict[str, Measured] = {}
     for layer in config.layers:
         overlap = model_overlap(problems, layer, k=config.k)
-        data[layer] = {
-            "outputs": overlap.outputs,
-            "measured": overlap.measured,
-            "permuted": overlap.permuted,
-            "linear": overlap.linear,
-        }
+        data[layer] = arrays(overlap)
         across = np.array([schemes[i] != schemes[j] for i, j in overlap.pairs])
-        m = min(overlap.outputs, len(overlap.mean))
-        apart, alike = overlap.measured[across, m - 1], overlap.measured[~across, m - 1]
-        error = apart.std(ddof=1) / np.sqrt(len(apart))
-        measured[f"{layer}-chance"] = float((apart.mean() - m / overlap.size) / error)
-        measured[f"{layer}-common"] = float(apart.mean() / alike.mean())
+        there = overlap.measured[:, at_outputs(overlap) - 1]
+        measured[f"{layer}-chance"] = beyond_chance(overlap, across)
+        measured[f"{layer}-common"] = float(there[across].mean() / there[~across].mean())
         if layer == "fc3":
-            measured["fc3-constant"] = float(overlap.mean[: m // 2].mean() / overlap.mean[m - 1])
+            measured["fc3-constant"] = starts_high(overlap)
         elif len(overlap.mean) > 1.5 * overlap.outputs:
             peak = 1 + int(overlap.mean.argmax())
             measured[f"{layer}-peak"] = (peak / overlap.outputs, f"k = {peak}, m = {overlap.outputs}")

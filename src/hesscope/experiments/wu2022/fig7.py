@@ -12,6 +12,7 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, more
 from ..recipe import Experiment, Findings
+from ._overlaps import arrays, beyond_chance, starts_high
 from ._trained import Setting, trained
 
 FIGURE = {"vgg11": "Figure 7", "resnet18": "Figure 8"}
@@ -58,15 +59,11 @@ def run(config: Config) -> Findings:
             if not all(bool(decouple(one, layer).input_autocorrelation.isfinite().all()) for one in problems):
                 continue  # no unit behind this layer is on in one of the models: it has no Hessian to compare
             overlap = model_overlap(problems, layer, k=config.k)
-            parts = {"outputs": overlap.outputs, "measured": overlap.measured}
-            data[f"{network}, {layer}"] = parts | {"permuted": overlap.permuted, "linear": overlap.linear}
-            m = min(overlap.outputs, len(overlap.mean))
+            data[f"{network}, {layer}"] = arrays(overlap)
             if layer == "fc1":
-                measured[f"{network}-last"] = float(overlap.mean[: max(1, m // 2)].mean() / overlap.mean[m - 1])
+                measured[f"{network}-last"] = starts_high(overlap)
                 continue
-            at = overlap.measured[:, m - 1]
-            spread = at.std(ddof=1) / np.sqrt(len(at)) if len(at) > 1 else np.inf
-            scores.append(float((at.mean() - m / overlap.size) / spread))
+            scores.append(beyond_chance(overlap))
             peaks.append((1 + int(overlap.mean.argmax())) / overlap.outputs)
         if peaks:
             measured[f"{network}-peaks"] = float(np.mean([0.8 <= peak <= 1.25 for peak in peaks]))

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import refuse
 from ...pacbayes import Certificate, Settings
-from ...plots.style import MUTED, THEORY, new_figure
+from ...plots.style import MUTED, THEORY, panel_grid
 from ...results.claims import Outcome
 from ..declared import Measured, at_most, less
 from ..long_runs import progress
 from ..recipe import Experiment, Findings
 from ._bounds import PRINTED, ROWS, Row, Training, certificates, prepare, table, with_data_prior
+from ._printed import known_rows
 
 SOURCE = "Wu et al., Section 6, Table 10"
 METHODS = ("base", "iter", "local", "appr", "iter_decay", "iter_m")
@@ -60,10 +60,7 @@ class Config(Training):
 
 def run(config: Config) -> Findings:
     """Every row: short SGD, every method from the same weights, certified bounds."""
-    known = {row.name: row for row in ROWS}
-    unknown = [name for name in config.rows if name not in known]
-    if unknown:
-        refuse("rows must be of the table", f"{unknown}", f"There are: {', '.join(known)}.")
+    known = known_rows(config.rows, {row.name: row for row in ROWS}, "the table")
     data = {name: _row(known[name], config) for name in config.rows}
     measured: dict[str, Measured] = {}
     for name in config.rows:
@@ -125,13 +122,9 @@ def _measured(name: str, found: dict[str, Any], config: Config) -> dict[str, Mea
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Bounds and stochastic test errors of every row and method, with the printed values where there are any."""
-    columns = min(3, len(outcome.data))
-    figure, axes = new_figure(
-        -(-len(outcome.data) // columns), columns, width=4.2, height=3.4, squeeze=False, sharey=True
-    )
-    for axis in list(axes.flat)[len(outcome.data) :]:
-        axis.set_visible(False)
-    for axis, (name, found) in zip(axes.flat, outcome.data.items(), strict=False):
+    count = len(outcome.data)
+    figure, axes = panel_grid(count, min(3, count), width=4.2, height=3.4, sharey=True)
+    for axis, (name, found) in zip(axes, outcome.data.items(), strict=True):
         labels = [str(method) for method in found["method"]]
         place = np.arange(len(labels))
         axis.bar(place, found["bound"], width=0.7, label="certified bound")
@@ -147,8 +140,8 @@ def figures(outcome: Outcome) -> dict[str, Any]:
             labels = [*labels, "local,\nsplit prior"]
         axis.set_xticks(np.arange(len(labels)), labels, rotation=35, ha="right")
         axis.set_title(name)
-    axes[0][0].set_ylabel("error")
-    axes[0][0].legend(fontsize=8)
+    axes[0].set_ylabel("error")
+    axes[0].legend(fontsize=8)
     return {"bounds": figure}
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import refuse
 from ...results.claims import Outcome
 from ..declared import at_least, more
 from ..recipe import Experiment, Findings
 from ._inputs import declared, draw, in_rows, measure, setting_of
-from ._printed import TABLE_6, TABLE_7
-from ._trained import Setting, plain
+from ._printed import TABLE_6, TABLE_7, known_rows
+from ._trained import Setting, only_setting
 
 ROWS = (*TABLE_6, *TABLE_7)
 SOURCE = "Wu et al., Tables 6 and 7"
@@ -37,11 +36,8 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Fully connected layers and convolutions but the first of every network."""
-    known = {row.id: row for row in ROWS}
-    unknown = [name for name in config.rows if name not in known]
-    if unknown:
-        refuse("rows must be of Tables 6 and 7", f"{unknown}", f"There are: {', '.join(known)}.")
-    base = plain(config)
+    known = known_rows(config.rows, {row.id: row for row in ROWS}, "Tables 6 and 7")
+    base = only_setting(config)
     data: dict[str, Any] = {}
     for name in config.rows:
         kind = "conv" if known[name].table == 7 else "fc"

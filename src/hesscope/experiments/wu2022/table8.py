@@ -15,7 +15,7 @@ from ..declared import less, more
 from ..long_runs import progress
 from ..recipe import Experiment, Findings
 from ._printed import TABLE_8
-from ._trained import Setting, Trained, plain, trained, untrained
+from ._trained import Setting, TrainedModels, only_setting, trained, untrained
 
 SOURCE = "Wu et al., Table 8, Section G.1"
 LAYERS = ("fc1", "fc2", "fc3")
@@ -51,7 +51,7 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Fully connected and LeNet5 networks, true and random labels, and one at initialisation."""
-    base = plain(config)
+    base = only_setting(config)
     data: dict[str, Any] = {"initialisation": _overlaps(untrained(base))}
     for column in config.columns:
         progress(column)
@@ -87,7 +87,7 @@ def _measured(config: Config, data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _overlaps(models: Trained) -> dict[str, Any]:
+def _overlaps(models: TrainedModels) -> dict[str, Any]:
     problem = models.problem()
     layers = [name for name, _ in models.models[0].named_children() if name in LAYERS]
     decoupled = decouple_layers(problem, layers)

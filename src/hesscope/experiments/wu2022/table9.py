@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import refuse
 from ...results.claims import Outcome
 from ..declared import less
 from ..recipe import Experiment, Findings
 from ._inputs import declared, draw, in_rows, measure, setting_of
-from ._printed import TABLE_9
-from ._trained import Setting, plain
+from ._printed import TABLE_9, known_rows
+from ._trained import Setting, only_setting
 
 SOURCE = "Wu et al., Table 9, Section G.4"
 CLAIMS = (
@@ -33,11 +32,8 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Every network with and without batch-norm; layers behind the first."""
-    known = {row.id: row for row in TABLE_9}
-    unknown = [name for name in config.rows if name not in known]
-    if unknown:
-        refuse("rows must be of Table 9", f"{unknown}", f"There are: {', '.join(known)}.")
-    base = plain(config)
+    known = known_rows(config.rows, {row.id: row for row in TABLE_9}, "Table 9")
+    base = only_setting(config)
     cases = {name: setting_of(known[name], base) for name in config.rows}
     if not cases:
         cases = {name: replace(base, network=name, batch_norm=True) for name in ("dense", "lenet5")}

@@ -31,7 +31,7 @@ def rules(alpha: Array, beta: Array) -> tuple[Array, Array]:
     return nodes, weights
 
 
-def completed(alpha: Array, beta: Array) -> AtomicMeasure:
+def averaged_rules(alpha: Array, beta: Array) -> AtomicMeasure:
     """The average of m + 1 point rules whose unknown last entry is Cauchy distributed; `beta` has m entries.
 
     Every rule is exact to degree 2m; together they fill the gaps between Gauss nodes as a continuous spectrum would,

@@ -18,7 +18,7 @@ from ...rng import Rng
 from ..checkpoint import Arrays
 from ..krylov.lanczos import Lanczos
 from ..resumable import Resumable
-from .quadrature import completed, gauss, levy, sampling_error, spread
+from .quadrature import averaged_rules, gauss, levy, sampling_error, spread
 
 MOST_OUTLIERS = 64
 LOOK_EVERY = 4
@@ -44,7 +44,7 @@ class Chain:
 
     @cached_property
     def measure(self) -> AtomicMeasure:
-        return completed(self.alpha, self.beta)
+        return averaged_rules(self.alpha, self.beta)
 
     @cached_property
     def earlier(self) -> AtomicMeasure:
@@ -53,7 +53,7 @@ class Chain:
         if m == 1:
             return AtomicMeasure.of(self.alpha)
         back = 0 if self.beta[-1] == 0.0 else max(1, m // 4)
-        return completed(self.alpha[: m - back], self.beta[: m - back])
+        return averaged_rules(self.alpha[: m - back], self.beta[: m - back])
 
 
 class SlqRun(Resumable):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ...measure import Array
 from ...result import Result
 from ...rng import Rng
 from ..bounds import Bound, Grid, bound
@@ -21,7 +21,6 @@ from .stochastic import StochasticNetwork
 
 _CHUNK = 4096
 _MINIBATCH = 100
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

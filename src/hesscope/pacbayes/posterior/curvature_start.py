@@ -22,7 +22,7 @@ def scales_from_curvature(posterior: Posterior, examples: int, grid: Grid) -> No
     λ = mean(s + (w - w₀)²) by iteration. Weights keep the Kronecker form while they are optimised. Parameters without
     an eigenbasis start at s = λ. Costs no pass over data.
     """
-    posterior.bends = {}
+    posterior.log_curvature = {}
     posterior.log_prior = torch.full_like(posterior.log_prior.detach(), 0.5 * log(grid.largest))
     for _ in range(_ROUNDS):
         for name, mean in posterior.mean.items():
@@ -35,7 +35,7 @@ def scales_from_curvature(posterior: Posterior, examples: int, grid: Grid) -> No
         if basis.row_values is not None and basis.column_values is not None:
             log_variance = 2 * float(posterior.log_prior[posterior.groups[name]])
             row = _log(basis.row_values)[:, None] + log(_STRENGTH * examples) + log_variance
-            posterior.bends[name] = row, _log(basis.column_values)[None, :]
+            posterior.log_curvature[name] = row, _log(basis.column_values)[None, :]
 
 
 def _log(values: Tensor) -> Tensor:

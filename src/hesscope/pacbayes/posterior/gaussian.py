@@ -19,7 +19,7 @@ Named = dict[str, Tensor]
 class Posterior:
     """Means, log standard deviations and prior centre of every parameter, in coordinates of its basis.
 
-    `groups` says which prior scale each parameter has: all the same, or one for each. A weight with `bends` (a, b) has
+    `groups` says which prior scale each parameter has: all the same, or one for each. A weight with `log_curvature` (a, b) has
     s_ij = λ/(1 + e^(a_i + b_j)), which is λ and curvature in Kronecker form: few numbers, whose gradients are sums, and
     one step in λ takes all flat directions along. With a number for each s_ij, optimisers that normalise gradients
     make each one jitter, and every direction pays for it in KL.
@@ -34,7 +34,7 @@ class Posterior:
         self.mean: Named = {name: bases[name].into(weight) for name, weight in weights.items()}
         self.prior: Named = {name: bases[name].into(weight) for name, weight in centre.items()}
         self.log_scale: Named = {name: torch.zeros_like(mean) for name, mean in self.mean.items()}
-        self.bends: dict[str, tuple[Tensor, Tensor]] = {}
+        self.log_curvature: dict[str, tuple[Tensor, Tensor]] = {}
         self.groups = {name: i if per_tensor else 0 for i, name in enumerate(weights)}
         self.log_prior = torch.zeros(max(self.groups.values()) + 1, dtype=torch.float64)  # ½ log λ of each group
 
@@ -44,9 +44,9 @@ class Posterior:
 
     def log_deviation(self, name: str) -> Tensor:
         """½ log s of one parameter."""
-        if name not in self.bends:
+        if name not in self.log_curvature:
             return self.log_scale[name]
-        row, column = self.bends[name]
+        row, column = self.log_curvature[name]
         return self.log_prior[self.groups[name]].to(row) - 0.5 * F.softplus(row + column)
 
     def scales_from_weights(self) -> None:
@@ -71,11 +71,11 @@ class Posterior:
         for named in (self.mean, self.log_scale):
             for name, tensor in named.items():
                 named[name] = tensor.detach().requires_grad_()
-        for name, (row, column) in self.bends.items():
-            self.bends[name] = row.detach().requires_grad_(), column.detach().requires_grad_()
+        for name, (row, column) in self.log_curvature.items():
+            self.log_curvature[name] = row.detach().requires_grad_(), column.detach().requires_grad_()
         self.log_prior = self.log_prior.detach().requires_grad_()
-        own = [scale for name, scale in self.log_scale.items() if name not in self.bends]
-        bent = [part for pair in self.bends.values() for part in pair]
+        own = [scale for name, scale in self.log_scale.items() if name not in self.log_curvature]
+        bent = [part for pair in self.log_curvature.values() for part in pair]
         return list(self.mean.values()), [*own, *bent, self.log_prior]
 
     def divergence(self, refit: Grid | None = None) -> Tensor:

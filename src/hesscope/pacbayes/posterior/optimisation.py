@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from ...curvature import Problem
 from ...curvature.data import Batches, as_batches
 from ...curvature.given_problem import need_problem
 from ...errors import refuse
+from ...operators.counted import Watch
 from ...rng import Rng
 from ..settings import METHODS, MethodName, Settings
 from .bases import Basis
@@ -25,7 +25,6 @@ from .run import Run
 from .sample import Sample
 
 _TEST_DRAWS = 30_000  # for reporting; nothing is certified from them
-Watch = Callable[[str, int], Callable[[int, float], object]]
 
 
 def optimize(

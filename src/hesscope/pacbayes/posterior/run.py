@@ -189,7 +189,7 @@ class Run:
             basis = self.posterior.bases[name]
             parts = {"mean": self.posterior.mean[name], "log_scale": self.posterior.log_scale[name]}
             parts |= {key: value for key, value in vars(basis).items() if value is not None}
-            parts |= dict(zip(("row_bend", "column_bend"), self.posterior.bends.get(name, ()), strict=False))
+            parts |= dict(zip(("row_bend", "column_bend"), self.posterior.log_curvature.get(name, ()), strict=False))
             state |= {f"{key}-{i}": value.detach().cpu().numpy() for key, value in parts.items()}
         for number, optimiser in enumerate(self.optimisers):
             for index, moments in optimiser.state_dict()["state"].items():
@@ -219,7 +219,7 @@ class Run:
             posterior.log_scale[name] = torch.from_numpy(state[f"log_scale-{i}"]).to(like)
             row, column = read("row_bend"), read("column_bend")
             if row is not None and column is not None:
-                posterior.bends[name] = row, column
+                posterior.log_curvature[name] = row, column
         self.optimisers = self._optimisers()
         for number, optimiser in enumerate(self.optimisers):
             saved: dict[int, dict[str, Tensor]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -20,11 +20,9 @@ from ...errors import refuse
 from ...measure import Array, AtomicMeasure
 from ...rng import Rng
 from ..separable.law import GeneralisedMarchenkoPastur
-from ..separable.population import Population
+from ..separable.population import Complex, Population
 from .limits import check_setting
 from .log_sum import log_sum_rule
-
-Complex = NDArray[np.complex128]
 
 _REACH = 9.0
 _STEP = 0.06
@@ -128,14 +126,14 @@ def _two_classes(classes: int) -> Population:
     return _population(g.ravel(), (delta_weights[:, None] * (step * density)).ravel(), (-0.25, 0.0))
 
 
-def _population(nodes: Complex, weights: Complex, island: tuple[float, float]) -> Population:
+def _population(nodes: Complex, weights: Complex, interval: tuple[float, float]) -> Population:
     keep = np.abs(weights) > 1e-18
-    return Population(nodes[keep], weights[keep] / weights[keep].sum(), (island,), 0.0, False)
+    return Population(nodes[keep], weights[keep] / weights[keep].sum(), (interval,), 0.0, False)
 
 
 def _negated(population: Population) -> Population:
     """The law of -g: reflecting turns the contour upside down, so it is conjugated back."""
-    (low, high) = population.islands[0]
+    (low, high) = population.support_intervals[0]
     return Population(-population.nodes.conj(), population.weights.conj(), ((-high, -low),), 0.0, False)
 
 

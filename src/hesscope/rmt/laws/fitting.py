@@ -148,7 +148,7 @@ def _rescaled(law: GeneralisedMarchenkoPastur, unit: float) -> GeneralisedMarche
     if isinstance(g, AtomicMeasure):
         return GeneralisedMarchenkoPastur(AtomicMeasure.of(unit * g.nodes, g.weights), law.population_c, law.ratio)
     nodes, weights = (unit * g.nodes, g.weights) if unit > 0 else (unit * g.nodes.conj(), g.weights.conj())
-    ends = tuple(sorted(unit * end for end in g.islands[0]))
+    ends = tuple(sorted(unit * end for end in g.support_intervals[0]))
     return GeneralisedMarchenkoPastur(
         Population(nodes, weights, ((ends[0], ends[1]),), g.zero_mass, g.atomic), law.population_c, law.ratio
     )

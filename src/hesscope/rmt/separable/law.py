@@ -215,7 +215,7 @@ class GeneralisedMarchenkoPastur(Measure):
 
     @cached_property
     def _table(self) -> tuple[Real, Real]:
-        return quantiles.table(self)
+        return quantiles.quantile_table(self)
 
     def _test_points(self) -> Real:
         return self._table[0]

@@ -39,16 +39,16 @@ class Gap:
 
     left: float
     right: float
-    curve: Curve
+    curve: BranchCurve
     start: float
     stop: float
 
 
 def allowed_arcs(population: Population, level: float) -> list[Arc]:
-    """The stretches between the islands where E[g²/(g - ζ)²] < level (that function is convex on each)."""
+    """The stretches between the support intervals where E[g²/(g - ζ)²] < level (that function is convex on each)."""
     arcs = []
-    lows = np.array([low for low, _ in population.islands])
-    highs = np.array([high for _, high in population.islands])
+    lows = np.array([low for low, _ in population.support_intervals])
+    highs = np.array([high for _, high in population.support_intervals])
 
     def second(zeta: float) -> float:
         return float(population.projective(np.array([zeta]), np.ones(1))[1][0]) - level
@@ -112,7 +112,7 @@ def _cross(function: Any, bad: float, good: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class BranchCurve:
     """K(ζ) = c T(s) with ζ on one arc and s on another; T is monotone there, so u (for ζ) is the coordinate."""
 
     g: Population
@@ -176,13 +176,13 @@ def gaps(g: Population, t: Population, ratio: float) -> list[Gap]:
     inner_arcs = allowed_arcs(t, 1.0 / ratio)
     for outer in allowed_arcs(g, ratio):
         for inner in inner_arcs:
-            curve = Curve(g, t, ratio, outer, inner)
+            curve = BranchCurve(g, t, ratio, outer, inner)
             for start, stop in _runs(curve):
                 found += _cut_at_infinity(curve, start, stop)
     return sorted(found, key=lambda gap: gap.left)
 
 
-def _runs(curve: Curve) -> Iterator[tuple[float, float]]:
+def _runs(curve: BranchCurve) -> Iterator[tuple[float, float]]:
     """Maximal intervals of u with A < 1, their ends by bisection on A - 1."""
 
     def excess(u: float) -> float:
@@ -210,7 +210,7 @@ def _runs(curve: Curve) -> Iterator[tuple[float, float]]:
         yield float(start), float(stop)
 
 
-def _cut_at_infinity(curve: Curve, start: float, stop: float) -> list[Gap]:
+def _cut_at_infinity(curve: BranchCurve, start: float, stop: float) -> list[Gap]:
     """Split a run where x passes through infinity (δ = 0), so that every gap is an interval of the line."""
     left, right = (float(value) for value in curve.trace(np.array([start, stop]))[0])
     unit = np.sqrt(curve.g.moment(2)) * curve.t.moment(1)

@@ -25,12 +25,12 @@ class Population:
 
     Nodes are real atoms, or complex with negative imaginary part: points of a contour pushed below the real axis, on
     which 1/(g - ζ) is smooth for every ζ in the closed upper half-plane, so that tails need no special care.
-    `islands` are closed intervals that carry the law; between them the transforms are real-analytic.
+    `support_intervals` are closed intervals that carry the law; between them the transforms are real-analytic.
     """
 
     nodes: Nodes
     weights: Nodes
-    islands: tuple[tuple[float, float], ...]
+    support_intervals: tuple[tuple[float, float], ...]
     zero_mass: float
     atomic: bool
 
@@ -58,11 +58,11 @@ class Population:
 
     @property
     def low(self) -> float:
-        return self.islands[0][0] if self.islands else 0.0
+        return self.support_intervals[0][0] if self.support_intervals else 0.0
 
     @property
     def high(self) -> float:
-        return self.islands[-1][1] if self.islands else 0.0
+        return self.support_intervals[-1][1] if self.support_intervals else 0.0
 
     def moment(self, k: int) -> float:
         """E[g^k]; k = 0 counts the zeros too."""
@@ -94,7 +94,7 @@ class Population:
         return out
 
     def projective(self, top: Real, bottom: Real) -> tuple[Real, Real]:
-        """k1 = E[g/(gb - a)] and k2 = E[g²/(gb - a)²] at ζ = a/b on the real projective line, off the islands."""
+        """k1 = E[g/(gb - a)] and k2 = E[g²/(gb - a)²] at ζ = a/b on the real projective line, off the support_intervals."""
         first, second = np.empty_like(top), np.empty_like(top)
         step = max(1, _CHUNK // self.nodes.size)
         for start in range(0, top.size, step):

@@ -21,7 +21,7 @@ class _Law(Protocol):
     def moment(self, k: int) -> float: ...
 
 
-def table(law: _Law) -> tuple[Real, Real]:
+def quantile_table(law: _Law) -> tuple[Real, Real]:
     """(x, F(x)) with at most 1/256 of the mass between neighbours inside a bulk."""
     pieces = [_finite(law, left, right) for left, right in law.support]
     if law.mass_at_zero > 0 or not pieces:

@@ -16,7 +16,7 @@ POINTS = 31
 LINES = 2  # along eigenvectors
 
 
-def surroundings(run: Context, top: Eigenpairs) -> Landscape | None:
+def landscape_around(run: Context, top: Eigenpairs) -> Landscape | None:
     """The loss along the largest eigenvectors and down the gradient, beside its quadratic model."""
     if run.problem.distributed:
         run.notes.append("No landscape: it is taken in one process.")

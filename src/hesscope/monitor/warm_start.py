@@ -22,7 +22,7 @@ SWING = 0.7  # how much of the top vector before the last one goes into the next
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
+class WarmStart:
     """Orthonormal `vectors` S, SᵀHS as it was (`matrix`), and the top vector of the reading before (`earlier`).
 
     H moves between readings, P too, and P is known without a product: the top of the pencil is looked for in S with the P
@@ -39,7 +39,7 @@ class Remembered:
         """The length of the vectors."""
         return int(self.vectors.shape[0])
 
-    def to(self, like: Tensor) -> Remembered:
+    def to(self, like: Tensor) -> WarmStart:
         """The same with the type and device of `like`."""
         earlier = None if self.earlier is None else self.earlier.to(like)
         return replace(self, vectors=self.vectors.to(like), earlier=earlier)
@@ -54,7 +54,7 @@ class Remembered:
         return torch.stack([vector / torch.linalg.vector_norm(vector) for vector in found]).T
 
     @classmethod
-    def of(cls, basis: KrylovBasis, pencil: Pencil | None, before: Remembered | None) -> Remembered:
+    def of(cls, basis: KrylovBasis, pencil: Pencil | None, before: WarmStart | None) -> WarmStart:
         """From the space of a reading: its leading Ritz vectors."""
         _, plain, _ = basis.ritz()
         chosen = [plain[:, ::-1][:, :PLAIN]]

@@ -14,7 +14,7 @@ POINTS = 600
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Sampled:
     """y over x, and where it is an estimate its standard error."""
 
     x: Array
@@ -35,17 +35,17 @@ def unit_of(measure: AtomicMeasure) -> float:
     return max(1e-2 * typical, 1e-5 * largest, 1e-300)
 
 
-def density(measure: AtomicMeasure, left: float, right: float, points: int = POINTS) -> Curve:
+def density(measure: AtomicMeasure, left: float, right: float, points: int = POINTS) -> Sampled:
     """The smoothed density on a linear axis."""
     x = np.linspace(left, right, points)
-    return Curve(x, *_smoothed(measure, x, lambda nodes: nodes, 0.006 * (right - left)))
+    return Sampled(x, *_smoothed(measure, x, lambda nodes: nodes, 0.006 * (right - left)))
 
 
-def signed_log_density(measure: AtomicMeasure, unit: float, width: float = 0.12, points: int = POINTS) -> Curve:
+def signed_log_density(measure: AtomicMeasure, unit: float, width: float = 0.12, points: int = POINTS) -> Sampled:
     """The density per unit of asinh(λ/unit), at λ."""
     ends = signed_log(measure.nodes[[0, -1]], unit)
     u = np.linspace(float(ends[0]) - 6 * width, float(ends[1]) + 6 * width, points)
-    return Curve(unit * np.sinh(u), *_smoothed(measure, u, lambda nodes: signed_log(nodes, unit), width))
+    return Sampled(unit * np.sinh(u), *_smoothed(measure, u, lambda nodes: signed_log(nodes, unit), width))
 
 
 def _smoothed(
@@ -86,12 +86,12 @@ def _gaussians(u: Array, nodes: Array, widths: Array) -> Array:
     return np.asarray(np.exp(-0.5 * z * z) / (widths * np.sqrt(2 * np.pi)))
 
 
-def counts(measure: AtomicMeasure, size: int, sign: int, floor: float = 0.0) -> Curve:
+def counts(measure: AtomicMeasure, size: int, sign: int, floor: float = 0.0) -> Sampled:
     """How many eigenvalues exceed |λ| > floor on one side of zero: a staircase over |λ|, largest first."""
     keep = sign * measure.nodes > floor
     values, weights = np.abs(measure.nodes[keep]), measure.weights[keep]
     order = np.argsort(-values)
-    return Curve(values[order], size * np.cumsum(weights[order]))
+    return Sampled(values[order], size * np.cumsum(weights[order]))
 
 
 def ticks(unit: float, left: float, right: float) -> tuple[tuple[float, str], ...]:
