@@ -5,9 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class Child:
         """A signal."""
         os.kill(self.pid, number)
 
-    def wait(self, seconds: float = 300) -> int:
+    def wait(self, seconds: float = 1800) -> int:
         """Until it has ended; its code."""
         self._process.join(seconds)
         assert self._process.exitcode is not None, "it has not ended"
@@ -72,12 +72,14 @@ def command(arguments: Sequence[str], folder: Path, environment: Mapping[str, st
     return Child(_command, list(arguments), folder=folder, environment=environment)
 
 
-def free_port() -> int:
-    """On which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def join(rank: int, processes: int, meeting: Path) -> None:
+    """Takes part in a group of processes that find each other by a new file: a port that is free now may be taken then."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    known = {"init_method": f"file://{meeting}", "rank": rank, "world_size": processes}
+    dist.init_process_group("gloo", **known, timeout=timedelta(minutes=20))  # at any load
 
 
 def _command(arguments: list[str]) -> int:

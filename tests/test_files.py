@@ -292,7 +292,7 @@ def test_many_threads_take_turns(tmp_path: Path) -> None:
 
     def work() -> None:
         for _ in range(10):
-            with Lock(tmp_path / ".lock", "it", wait=60):
+            with Lock(tmp_path / ".lock", "it", wait=1800):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 time.sleep(0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.multiprocessing.spawn import start_processes
 
 import hesscope as hs
 from hesscope.errors import InputError
-from offspring import free_port
+from offspring import join
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -44,10 +43,8 @@ def share(loss: Any, part: slice) -> list[Any]:
     return numbers(hs.Problem.of(network(), loss, (x[part], y[part]), distributed=dist.is_initialized()))
 
 
-def worker(rank: int, port: int, folder: str) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+def worker(rank: int, folder: str) -> None:
+    join(rank, 2, Path(folder) / ".together")
     try:
         found = {
             "ignored": share("cross_entropy", slice(0, 20) if rank == 0 else slice(20, 30)),
@@ -64,7 +61,7 @@ def worker(rank: int, port: int, folder: str) -> None:
 
 
 def test_two_processes_with_uneven_shares_are_one(tmp_path: Path) -> None:
-    start_processes(worker, (free_port(), str(tmp_path)), nprocs=2, start_method="forkserver")
+    start_processes(worker, (str(tmp_path),), nprocs=2, start_method="forkserver")
     everything = slice(0, 30)
     single = {
         name: share(quartic if "function" in name else "cross_entropy", everything)

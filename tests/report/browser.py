@@ -120,7 +120,7 @@ class Page:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=600)
         os.close(self._write)
         os.close(self._read)
         self._profile.cleanup()
