@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit
 from torch import Tensor
 
 from ..measure import Array
@@ -44,7 +44,7 @@ def mean_of_squares(samples: Tensor) -> tuple[Tensor, Tensor]:
 
 def student_widening(m: int) -> float:
     """How much longer than for a known spread twice the standard error of m samples must be."""
-    return float(student.ppf(0.97725, m - 1)) / 2
+    return float(stdtrit(m - 1, 0.97725)) / 2
 
 
 def root_stderr(square_stderr: Tensor, root: Tensor) -> Tensor:

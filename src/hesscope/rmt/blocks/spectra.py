@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from ...arguments import is_count, real_array, shown
 from ...errors import refuse
@@ -62,6 +61,8 @@ def hidden_cross_entropy(
     averaged in groups: the cdf is good to plotting accuracy, while the thin tails break up into small islands whose
     edges mean nothing.
     """
+    from scipy.stats import qmc  # takes longer to load than all else that is used here
+
     v = _output_weights(ratio, output_weights, first, second)
     uniform = qmc.Sobol(v.shape[1], scramble=True, seed=Rng().child("hidden_cross_entropy").numpy()).random(_SAMPLES)
     active = np.maximum(ndtri(uniform), 0.0)

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri, softmax
-from scipy.stats import qmc
 
 from ...arguments import as_float, is_count, shown
 from ...errors import refuse
@@ -68,6 +67,8 @@ class SoftmaxGLM:
         return [self._sobol(batch) for batch in range(8)]
 
     def _sobol(self, batch: int) -> tuple[Real, Real]:
+        from scipy.stats import qmc  # takes longer to load than all else that is used here
+
         power = 9 if self.classes <= 32 else 7
         sampler = qmc.Sobol(self.classes, rng=self.rng.child("softmax", batch).numpy())
         logits = self.logit_std * ndtri(np.clip(sampler.random_base2(power), 1e-12, 1 - 1e-12))
