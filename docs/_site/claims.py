@@ -19,7 +19,8 @@ HEAD = """# Claims
 
 What every experiment of `hesscope reproduce` claims, written down before it runs: `python docs/_site/claims.py` writes this page
 from the code. A threshold follows from the paper's words or printed numbers ("paper") or from the errors of the measurement
-("sampling theory"), never from what was measured; "corrected" claims stand in the place of statements that are wrong as printed.
+("sampling theory"), never from what was measured; where the paper has words and no number, a "convention" says which number we
+take them for. "Corrected" claims stand in the place of statements that are wrong as printed.
 `hesscope reproduce NAME --seeds 5` judges them: holds, holds with correction, does not hold, not decidable at this size.
 """
 

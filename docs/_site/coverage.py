@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hesscope.experiments import names
+from hesscope.cli.output import plain
+from hesscope.experiments import find, names
 from hesscope.experiments.running import verdict_counts
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "coverage.md"
 OUTCOMES = HERE.parent / "outcomes"
+SIZES = ("quick", "default", "paper")
 HEAD = """# Coverage
 
 All theorems, algorithms, figures and tables of the four papers, item by item; `python docs/_site/coverage.py` writes this page from
 `docs/_site/coverage.json` and the verdicts in `docs/outcomes` (over seeds, at the largest size that was run).
-**full**: computed, and compared with the paper or an independent truth by a check that can fail. **partly**: at smaller size than the
-paper's so far, or in part. **absent**: nothing computes it.
+**full**: computed, and compared with the paper or an independent truth by a check that can fail; a figure or table counts only
+once it was run beyond the quick size, with the settings at the [end of this page](#settings-that-differ-from-the-papers) where they are not the
+paper's. **partly**: at quick size so far, or in part. **absent**: nothing computes it.
+"""
+DIFFERENT = """## Settings that differ from the papers'
+
+Of the largest run of every experiment, what is not as at `--size paper`, and what that size itself leaves out or chooses.
+
+| experiment | run | settings (paper's) | at the paper's size |
+| --- | --- | --- | --- |
 """
 
 
@@ -29,9 +40,9 @@ def page() -> str:
     papers = list(dict.fromkeys(item["paper"] for item in items))
     rows = []
     for paper in papers:
-        count = Counter(item["status"] for item in items if item["paper"] == paper)
+        count = Counter(status(item) for item in items if item["paper"] == paper)
         rows.append(f"| {paper} | {sum(count.values())} | {count['full']} | {count['partly']} | {count['absent']} |")
-    total = Counter(item["status"] for item in items)
+    total = Counter(status(item) for item in items)
     rows.append(f"| all | {len(items)} | {total['full']} | {total['partly']} | {total['absent']} |")
     parts = [
         HEAD,
@@ -40,7 +51,15 @@ def page() -> str:
     for paper in papers:
         parts.append(f"## {paper}\n\n| item | covered by | status | verdicts |\n| --- | --- | --- | --- |")
         parts[-1] += "".join(f"\n{_row(item)}" for item in items if item["paper"] == paper) + "\n"
+    parts.append(DIFFERENT + "\n".join(_settings(name) for name in names() if _largest(name)) + "\n")
     return "\n".join(parts)
+
+
+def status(item: dict[str, Any]) -> str:
+    """As written down; what needs a run beyond the quick size is "partly" until its outcome is there."""
+    runs = [name for name in item["by"] if name in names()]
+    small = item.get("size") and any((_largest(name) or "quick") == "quick" for name in runs)
+    return "partly" if item["status"] == "full" and small else str(item["status"])
 
 
 def _row(item: dict[str, Any]) -> str:
@@ -49,22 +68,55 @@ def _row(item: dict[str, Any]) -> str:
     cells = (
         _escaped(f"{item['id']}: {item['item']}"),
         covered,
-        item["status"],
+        status(item),
         "; ".join(text for text in said if text),
     )
     return "| " + " | ".join(cells) + " |"
 
 
+def _largest(name: str) -> str | None:
+    """The largest size with an outcome."""
+    return next((size for size in reversed(SIZES) if (OUTCOMES / f"{name}.{size}.json").exists()), None)
+
+
+def _outcome(name: str, size: str) -> Any:
+    return json.loads((OUTCOMES / f"{name}.{size}.json").read_text())
+
+
 def _verdicts(name: str) -> str:
-    for size in ("paper", "default", "quick"):
-        file = OUTCOMES / f"{name}.{size}.json"
-        if file.exists():
-            kept = json.loads(file.read_text())
-            counts = verdict_counts([claim["verdict"] for claim in kept["claims"]])
-            seeds = f", {len(kept['seeds'])} seeds" if len(kept["seeds"]) > 1 else ""
-            stand_in = ", stand-in data" if kept["stand_ins"] else ""
-            return f"{name} ({size}{seeds}{stand_in}): {counts}"
-    return ""
+    size = _largest(name)
+    if size is None:
+        return ""
+    kept = _outcome(name, size)
+    counts = verdict_counts([claim["verdict"] for claim in kept["claims"]])
+    seeds = f", {len(kept['seeds'])} seeds" if len(kept["seeds"]) > 1 else ""
+    stand_in = ", stand-in data" if kept["stand_ins"] else ""
+    return f"{name} ({size}{seeds}{stand_in}): {counts}"
+
+
+def _settings(name: str) -> str:
+    size = _largest(name)
+    assert size is not None
+    experiment, ran = find(name), _outcome(name, size)["settings"]
+    paper = plain(asdict(experiment.paper))
+    changed = [
+        f"{key} {_short(ran[key])} ({_short(paper[key])})" for key in paper if ran.get(key) != paper[key] and key in ran
+    ]
+    cells = (
+        name,
+        size,
+        _escaped("; ".join(changed)) or "the paper's",
+        _escaped(experiment.chosen) or "as in the paper",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "all"
+    if isinstance(value, list):
+        return f"{len(value)} of them" if len(value) > 4 else ", ".join(_short(each) for each in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _escaped(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hesscope as hs
-from hesscope.experiments.wu2022 import _trained
+from hesscope.experiments.wu2022 import _appendix, _trained, lemmas
 from hesscope.experiments.wu2022._trained import Setting, trained
 from hesscope.results.kronecker import PredictedEigenspace
 
@@ -36,3 +36,34 @@ def test_models_trained_together_are_those_trained_one_by_one() -> None:
     _trained._train_one(setting, one_by_one, 1)
     for a, b in zip(together.models[1].parameters(), one_by_one.models[1].parameters(), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_norms_of_layer_hessians_over_pairs_are_those_of_the_matrices() -> None:
+    """Lemmas B.14 to B.23 are measured without forming H = E[D Wᵀ A W D ⊗ x xᵀ]; here it is formed, on either half."""
+    net = _appendix.draw(hs.Rng(3), n=4, d=6, c=3, examples=10, columns=6)
+    x = torch.empty(10, 6, dtype=torch.float64)
+    x[:, net.columns] = net.inputs
+    assert torch.allclose(x @ net.first.T, net.u, rtol=1e-12)
+    lifted = torch.kron(net.second, torch.full((1, 6), 6**-0.5, dtype=torch.float64))
+    hessians, outputs = [], []
+    for half in (slice(0, 5), slice(5, 10)):
+        single = [w.T @ a @ w for a, w in zip(net.a[half], net.second * net.on[half][:, None], strict=True)]
+        outputs.append(torch.stack(single).mean(0))
+        hessians.append(
+            torch.stack([torch.kron(m, torch.outer(v, v)) for m, v in zip(single, x[half], strict=True)]).mean(0) / 6
+        )
+    exact, _ = _appendix.output_hessians(net)
+    assert torch.allclose(exact, torch.stack(outputs), rtol=1e-12, atol=1e-15)
+    projected = [lifted @ h @ lifted.T for h in hessians]
+    expected = [float((pair[0] * pair[1]).sum()) for pair in (hessians, projected)]
+    assert _appendix.layer_hessian_norms(net) == pytest.approx(expected, rel=1e-6)
+
+
+def test_lemmas_with_centred_inputs_are_right_as_printed() -> None:
+    """What fails in them is the mean of rectified inputs: with x - E[x] units are on half of the time, and (140) holds."""
+    rectified = _appendix.draw(hs.Rng(0), n=48, d=2304, c=3, examples=600)
+    centred = dataclasses.replace(rectified, u=rectified.u - _appendix.MEAN * rectified.first.sum(1))
+    config = lemmas.Config(classes=3)
+    errors = [lemmas._hessians(config, net)["B15"] for net in (rectified, centred)]
+    assert errors[0] > 0.4
+    assert errors[1] < 0.1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 import torch
+from scipy import integrate
 from torch import nn
 
 import hesscope as hs
@@ -58,3 +62,20 @@ def test_row_sums_of_gaussian_weights_do_not_vanish() -> None:
     for n in (16, 1024):
         sums = (torch.randn(2000, n, generator=generator, dtype=torch.float64) / n**0.5).sum(1)
         assert abs(float(sums.var()) - 1) <= 4 * (2 / 2000) ** 0.5
+
+
+def test_printed_moments_of_rectified_gaussians() -> None:
+    """(80) is right; (90) lacks a power of (π-1)/(2π); ‖E[xxᵀ]‖² has d(1 - 1/π²)/4, where (186) has d(π-1)/(2π)."""
+    pi = math.pi
+    density = lambda t: math.exp(-t * t / 2) / math.sqrt(2 * pi)  # noqa: E731
+    mean = 1 / math.sqrt(2 * pi)
+    fourth = integrate.quad(lambda t: (t - mean) ** 4 * density(t), 0, 12)[0] + mean**4 / 2
+    assert fourth == pytest.approx((6 * pi**2 - 10 * pi - 3) / (4 * pi**2), rel=1e-10)
+    variance = (pi - 1) / (2 * pi)
+    printed = (6 * pi**2 - 10 * pi - 3) * (pi - 1) / (8 * pi**3)
+    assert printed * variance == pytest.approx(variance**2 * fourth, rel=1e-10)
+    d = 7
+    second = torch.full((d, d), 1 / (2 * pi), dtype=torch.float64).fill_diagonal_(0.5)
+    square = float(second.square().sum())
+    assert square == pytest.approx(d**2 / (4 * pi**2) + d * (1 - 1 / pi**2) / 4, rel=1e-12)
+    assert abs(square - (d**2 / (4 * pi**2) + d * (pi - 1) / (2 * pi))) > 0.1 * square

@@ -62,6 +62,7 @@ SECONDS: dict[str, tuple[float, float, float]] = {
     "wu2022.fig5": (2, 900, 4 * DAY),
     "wu2022.fig6": (5, 2 * HOUR, 8 * DAY),
     "wu2022.fig7": (6, HOUR, 30 * DAY),
+    "wu2022.lemmas": (5, 120, 400),
     "wu2022.reductions": (5, 300, 300),
     "wu2022.table10": (15, 2 * HOUR, 60 * DAY),
     "wu2022.table6": (4, HOUR, 60 * DAY),
