@@ -1,48 +1,146 @@
-"""Run every experiment at quick size and keep its figures for the gallery page."""
+"""Draw every experiment from its largest run and write docs/gallery.md: paper by paper, each figure with its verdicts.
+
+Figures come from the outcomes that `reproduce.py` keeps in build/reproduce/done; an experiment that has none there keeps
+the pictures it has, unless it is named: then it is run at quick size.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from PIL import Image
 
 from hesscope.experiments import find, names, outcome_figures, run_experiment
+from hesscope.experiments.running import verdict_counts
 from hesscope.plots.export import save_figures
+from hesscope.results.claims import Outcome
 
-OUT = Path(__file__).parents[1] / "gallery"
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "docs" / "gallery"
+PAGE = ROOT / "docs" / "gallery.md"
+OUTCOMES = ROOT / "docs" / "outcomes"
+DONE = ROOT / "build" / "reproduce" / "done"
+SIZES = ("paper", "default", "quick")
+PAPERS = {
+    "dong2025": "Dong, Zhang, Yao, Sun: block structure",
+    "wu2022": "Wu, Zhu, Wu, Wang, Ge: Dissecting Hessian",
+    "cracking": "Cracking the Hessian",
+    "liao2021": "Liao, Mahoney: generalised linear models",
+    "edges": "Our own: stability of training steps",
+}
+HEAD = """# Gallery
+
+The figures of four papers, drawn again, each with how its claims fared: the paper's words and printed numbers against what was measured.
+**{held}** of the {count} claims that could be decided hold as printed, **{corrected}** hold with a correction
+that the [errata](errata.md) explain, **{some}** hold at some seeds only, **{failed}** do not hold at the size that was run. Those that do not are
+listed under their figure; a paper's printed number stands beside ours wherever it prints one.
+The thresholds were [declared](claims.md) before any run, [coverage](coverage.md) lists the papers item by item with every setting that
+differs from theirs, and `hesscope reproduce NAME --size paper` runs an experiment as the paper has it.
+"""
 
 
 def main(wanted: list[str]) -> None:
-    """Draw the experiments named, or all."""
+    """Draw those named, or all of which there is an outcome; then the page."""
     OUT.mkdir(exist_ok=True)
     for name in wanted or names():
+        size = _kept(name)
+        if size is None and not wanted:
+            continue
         experiment = find(name)
-        outcome = run_experiment(experiment, experiment.quick, stand_in=True)
+        outcome = (
+            Outcome.load(DONE / f"{name}.{size}")
+            if size
+            else run_experiment(experiment, experiment.quick, stand_in=True)
+        )
         figures = {f"{name}-{key}": figure for key, figure in outcome_figures(outcome).items()}
+        for old in OUT.glob(f"{name}-*.png"):
+            old.unlink()
         with TemporaryDirectory() as drawn:
             images = [_small(path, OUT).name for path in save_figures(figures, drawn, formats=("png",))]
-        claims = [{"statement": claim.statement, "verdict": claim.verdict} for claim in outcome.claims]
-        entry = {
-            "name": name,
-            "title": experiment.title,
-            "source": experiment.source,
-            "images": images,
-            "claims": claims,
-        }
-        (OUT / f"{name}.json").write_text(json.dumps(entry, indent=1))
-        print(f"{name}: {len(images)} figures")
+        entry = {"name": name, "size": size or "quick", "images": images}
+        (OUT / f"{name}.json").write_text(json.dumps(entry, indent=1) + "\n")
+        print(f"{name} at {entry['size']} size: {len(images)} figures")
+    PAGE.write_text(page())
+
+
+def _kept(name: str) -> str | None:
+    """The largest size of which the whole outcome is at hand."""
+    return next((size for size in SIZES if (DONE / f"{name}.{size}.json").exists()), None)
 
 
 def _small(path: Path, folder: Path) -> Path:
     """The picture at a page's width in 96 colours: a tenth of the bytes."""
     with Image.open(path) as picture:
         picture.load()
-    picture.thumbnail((1000, 1400))
+    picture.thumbnail((1100, 1500))
     picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(folder / path.name, optimize=True)
     return folder / path.name
+
+
+def page() -> str:
+    """The page as it should be."""
+    groups: dict[str, int] = {}
+    parts = []
+    for paper, title in PAPERS.items():
+        parts.append(f"## {title}\n")
+        for file in sorted(OUT.glob(f"{paper}.*.json"), key=_order):
+            parts.append(_section(json.loads(file.read_text()), groups))
+    held, corrected = groups.get("holds", 0), groups.get("holds with correction", 0)
+    some, failed = groups.get("holds at some seeds", 0), groups.get("does not hold", 0)
+    head = HEAD.format(held=held, corrected=corrected, some=some, failed=failed, count=held + corrected + some + failed)
+    return "\n".join([head, *parts])
+
+
+def _order(file: Path) -> list[Any]:
+    """fig2 before fig10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.stem.partition(".")[2])]
+
+
+def _section(entry: dict[str, Any], groups: dict[str, int]) -> str:
+    name = entry["name"]
+    experiment = find(name)
+    lines = [f"### {experiment.title}\n", f"{experiment.source}; `hesscope reproduce {name}`\n"]
+    lines += [f"![{experiment.title}](gallery/{image})\n" for image in entry["images"]]
+    size = next((one for one in SIZES if (OUTCOMES / f"{name}.{one}.json").exists()), None)
+    if size is None:
+        return "\n".join([*lines, "**Verdict**: not judged over seeds yet.\n"])
+    kept = json.loads((OUTCOMES / f"{name}.{size}.json").read_text())
+    for claim in kept["claims"]:
+        groups[_group(claim)] = groups.get(_group(claim), 0) + 1
+    seeds = f"{len(kept['seeds'])} seeds" if len(kept["seeds"]) > 1 else "one seed"
+    stand_in = f"; synthetic data stand in for {', '.join(kept['stand_ins'])}" if kept["stand_ins"] else ""
+    drawn = "" if size == entry["size"] else f"; drawn at {entry['size']} size"
+    counts = verdict_counts([claim["verdict"] for claim in kept["claims"]])
+    lines.append(f"**Verdict** ({size} size, {seeds}{stand_in}{drawn}): {counts}.\n")
+    shown = [c for c in kept["claims"] if c["mean"] is not None and (c["printed"] is not None or _group(c) in LOUD)]
+    if shown:
+        lines.append("| | paper | ours | verdict |\n| --- | --- | --- | --- |")
+        lines[-1] += "".join(f"\n{_row(claim)}" for claim in shown) + "\n"
+    return "\n".join(lines)
+
+
+LOUD = ("does not hold", "holds at some seeds")
+
+
+def _group(claim: dict[str, Any]) -> str:
+    words = re.sub(r" \(\d+ of \d+\)", "", claim["verdict"])
+    return "holds at some seeds" if words.startswith("holds at") else words
+
+
+def _row(claim: dict[str, Any]) -> str:
+    values = [value for value in claim["values"] if value is not None]
+    ours = f"{claim['mean']:.3g}" + (f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else "")
+    paper = f"{claim['printed']:.4g}" if claim["printed"] is not None else _escaped(claim["expected"])
+    return f"| {_escaped(claim['statement'])} | {paper} | {ours} | {claim['verdict']} |"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|<>*_^])", r"\\\1", text)
 
 
 if __name__ == "__main__":

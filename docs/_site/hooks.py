@@ -1,9 +1,8 @@
-"""Pages that follow from the files: lists of pages, the gallery, the reference."""
+"""Pages that follow from the files: lists of pages, the reference."""
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from html import unescape
 from pathlib import Path
@@ -103,8 +102,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
                 entries.append(f"- [{_title(Path(file.abs_src_path))}]({link.as_posix()})")
         return "\n".join(entries) or "None yet."
 
-    markdown = re.sub(r"<!-- pages: (\w+) -->", listed, markdown)
-    return markdown.replace("<!-- gallery -->", _gallery(Path(config["docs_dir"]) / "gallery"))
+    return re.sub(r"<!-- pages: (\w+) -->", listed, markdown)
 
 
 def _exported(package: str) -> list[str]:
@@ -119,43 +117,3 @@ def _exported(package: str) -> list[str]:
 def _title(path: Path) -> str:
     found = re.search(r"^# (.+)$", path.read_text(), flags=re.M)
     return found.group(1) if found else path.stem
-
-
-PAPERS = {
-    "dong2025": "Dong et al.: block structure",
-    "wu2022": "Wu et al.: Dissecting Hessian",
-    "cracking": "Cracking the Hessian",
-    "liao2021": "Liao & Mahoney: generalised linear models",
-    "edges": "Stability of training steps",
-}
-
-
-def _gallery(folder: Path) -> str:
-    parts = []
-    for paper, title in PAPERS.items():
-        parts.append(f"## {title}\n")
-        for file in sorted(folder.glob(f"{paper}.*.json")):
-            entry = json.loads(file.read_text())
-            parts.append(f"### {entry['name']}\n\n{entry['title']} ({entry['source']})\n")
-            parts += [f"![{entry['name']}: {image}](gallery/{image})\n" for image in entry["images"]]
-            parts.append(f"**Verdict**: {_verdict_line(folder.parent, entry)}\n")
-    return "\n".join(parts) or "Not drawn yet: run `python docs/_site/gallery.py`."
-
-
-def _verdict_line(docs: Path, entry: Any) -> str:
-    """Over five seeds where they were run, else of the run that drew the figure; what does not hold is named."""
-    kept = docs / "outcomes" / f"{entry['name']}.quick.json"
-    claims = json.loads(kept.read_text())["claims"] if kept.exists() else entry["claims"]
-    groups: dict[str, list[str]] = {}
-    for claim in claims:
-        if "verdict" not in claim:
-            return "drawn before its claims were declared: run `python docs/_site/gallery.py " + entry["name"] + "`"
-        words = re.sub(r" \(\d+ of \d+\)", "", claim["verdict"])
-        groups.setdefault(re.sub(r"holds at .*", "holds at some seeds only", words), []).append(claim["statement"])
-    quiet = ("holds", "holds with correction", "not decidable at this size")
-    said = [f"{len(found)} {verdict}" for verdict, found in groups.items()]
-    loud = [
-        f"{verdict}: {statement}" for verdict, found in groups.items() if verdict not in quiet for statement in found
-    ]
-    seeds = " (five seeds, quick size)" if kept.exists() else " (one seed, quick size)"
-    return "; ".join(said) + seeds + "".join(f"\n\n- {line}" for line in loud)
