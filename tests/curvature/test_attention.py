@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,6 +44,8 @@ MASKS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "negative scale": lambda rows, columns: {"scale": -0.7},
     "bool": lambda rows, columns: {"attn_mask": torch.rand(rows, columns, generator=DRAW) > 0.3},
     "float": lambda rows, columns: {"attn_mask": draw(rows, columns)},
+    "bool for all queries": lambda rows, columns: {"attn_mask": torch.rand(1, columns, generator=DRAW) > 0.3},
+    "float of one row, expanded": lambda rows, columns: {"attn_mask": draw(columns).expand(rows, columns)},
     "a query that sees nothing": lambda rows, columns: {"attn_mask": blind(rows, columns)},
 }
 
@@ -70,6 +73,27 @@ def test_three_derivatives_are_those_of_the_plain_kernel(
         out = F.scaled_dot_product_attention(*inputs, **settings)
     nodes = {type(node).__name__ for node, _ in out.grad_fn.next_functions} | {type(out.grad_fn).__name__}
     assert "_AttentionBackward" in nodes
+    for ours, theirs in zip(derivatives(out, inputs, along), truth, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 9, 16), (1, 3, 9, 16), (3, 1, 16), (2, 1, 1, 16), (2, 3, 1, 1)])
+@pytest.mark.parametrize("expanded", [False, True])
+def test_masks_that_heads_or_sequences_share(shape: tuple[int, ...], expanded: bool) -> None:
+    q, k, v = inputs = [draw(2, 3, *shape).requires_grad_() for shape in ((9, 2), (16, 2), (16, 2))]
+    along = [draw(*t.shape) for t in inputs]
+    mask = draw(*shape).expand(2, 3, 9, 16) if expanded else draw(*shape)
+    with sdpa_kernel(SDPBackend.MATH):
+        truth = derivatives(F.scaled_dot_product_attention(q, k, v, mask), inputs, along)
+    saved: list[Tensor] = []
+
+    def pack(t: Tensor) -> Tensor:
+        saved.append(t)
+        return t
+
+    with attention.ClosedFormAttention(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        out = F.scaled_dot_product_attention(q, k, v, mask)
+    assert max(t.numel() for t in saved) <= 3 * 9 * 16  # all scores are twice as many
     for ours, theirs in zip(derivatives(out, inputs, along), truth, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-11, atol=1e-12)
 
@@ -137,6 +161,99 @@ def test_products_of_a_network_that_attends(operator: str) -> None:
         functional = dense(lambda *v: (slope * outputs(*v)).sum(), at)
     truth = {"Hessian": hessian, "FunctionalHessian": functional, "GaussNewton": hessian - functional}[operator]
     assert torch.allclose(ours, truth, atol=1e-12)
+
+
+UNSEEN = torch.ones(5, 5, dtype=torch.bool).triu(1)
+PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+CALLS: dict[str, dict[str, Any]] = {
+    "alone": {"need_weights": False},
+    "causal": {"need_weights": False, "attn_mask": UNSEEN, "is_causal": True},
+    "padded": {"need_weights": False, "key_padding_mask": PADDING},
+    "both": {"need_weights": False, "attn_mask": UNSEEN, "key_padding_mask": PADDING},
+    "with weights": {},
+    "with weights, causal": {"attn_mask": UNSEEN, "is_causal": True},
+    "with weights of every head": {"key_padding_mask": PADDING, "average_attn_weights": False},
+}
+
+
+class ManyHeads(nn.Module):
+    """torch's own module for attention, and what is made of its weights where it gives any."""
+
+    def __init__(self, call: str, weigh: bool = True) -> None:
+        super().__init__()
+        self.attention, self.out = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 2)
+        self.call, self.weigh = CALLS[call], weigh
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed, weights = self.attention(x, x, x, **self.call)
+        more = 0.0 if weights is None or not self.weigh else weights.flatten(1).square().sum(1)
+        return self.out(torch.tanh(mixed)).sum(1) + torch.as_tensor(more).view(-1, 1)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_torchs_own_module_for_attention(call: str) -> None:
+    torch.manual_seed(0)
+    same_as_double_backward(ManyHeads(call).double(), draw(2, 5, 4))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_encoder_layers(norm_first: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 5, 0.0, batch_first=True, norm_first=norm_first)
+    model = nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 2)).double()
+    same_as_double_backward(model, draw(2, 3, 4))
+
+
+def same_as_double_backward(model: nn.Module, x: Tensor) -> None:
+    y = torch.arange(len(x)) % 2
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    assert problem._evaluation.attends
+    nodes = nodes_behind(problem.evaluate((x, y), problem.leaves()).f)
+    assert "_AttentionBackward" in nodes
+    ours = hs.Hessian(problem).dense()
+    with sdpa_kernel(SDPBackend.MATH):
+        truth = dense(lambda *_: F.cross_entropy(model(x), y), tuple(model.parameters()))
+    assert torch.allclose(ours, truth, rtol=1e-10, atol=1e-12)
+
+
+def nodes_behind(out: Tensor) -> set[str]:
+    waiting, names = [out.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None:
+            names.add(type(node).__name__)
+            waiting += [behind for behind, _ in node.next_functions]
+    return names
+
+
+def test_a_query_without_weights_is_not_a_number_as_in_torch() -> None:
+    blind = ManyHeads("with weights").double()
+    blind.call = {"attn_mask": torch.ones(5, 5, dtype=torch.bool)}
+    x = draw(2, 5, 4)
+    with attention.ClosedFormAttention():
+        assert bool(blind(x).isnan().all())
+
+
+def test_scores_of_weights_that_nobody_uses_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_ROWS", 32)
+    torch.manual_seed(0)
+    x = torch.zeros(2, 64, 4)
+    held: list[weakref.ref[Tensor]] = []
+
+    def pack(t: Tensor) -> Tensor:
+        copy = t.detach()
+        held.append(weakref.ref(copy))
+        return copy
+
+    model = ManyHeads("with weights", weigh=False)
+    model.call = {}
+    with attention.ClosedFormAttention(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        out = model(x)
+        gradient = torch.autograd.grad(out.sum(), list(model.parameters()), create_graph=True)
+    alive = [t for t in (ref() for ref in held) if t is not None]
+    assert alive
+    assert gradient
+    assert max(t.numel() for t in alive) < 64 * 64
 
 
 def dense(function: Callable[..., Tensor], at: tuple[Tensor, ...]) -> Tensor:

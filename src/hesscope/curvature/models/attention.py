@@ -6,9 +6,11 @@ and r are the row sums of P ∘ O̅ Vᵀ. The derivative of those three: docs/th
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -19,12 +21,14 @@ from torch.overrides import TorchFunctionMode
 LEAST_SCORES = 128 * 128  # of one head: below, the scores are no burden
 _ROWS = 256  # queries at a time
 _BLOCK_BYTES = 4_000_000  # of scores; about eight tensors of this size live at once
+_MANY_HEADS = inspect.signature(F.multi_head_attention_forward)
 _Three = tuple[Tensor, Tensor, Tensor]
 _Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class ClosedFormAttention(TorchFunctionMode):
-    """`F.scaled_dot_product_attention` of long sequences without a graph through its scores; all else as it is."""
+    """`F.scaled_dot_product_attention` of long sequences without a graph through its scores, also where
+    `nn.MultiheadAttention` calls it; all else as it is."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -34,7 +38,36 @@ class ClosedFormAttention(TorchFunctionMode):
             found = _given(*args, **kwargs)
             if found is not None:
                 return found
+        if func is F.multi_head_attention_forward:
+            return _many_heads(func, args, kwargs)
         return func(*args, **kwargs)
+
+
+def _attend(*args: Any, **kwargs: Any) -> Tensor:
+    found = _given(*args, **kwargs)
+    return F.scaled_dot_product_attention(*args, **kwargs) if found is None else found
+
+
+def _many_heads(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`F.multi_head_attention_forward` with the closed form inside, which no mode sees: torch's own code, given another
+    function of this one name. Weights that are asked for come from torch; their graph goes where nobody uses them."""
+    bound = _MANY_HEADS.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    replaced = func.__globals__.get("scaled_dot_product_attention") is not torch._C._nn.scaled_dot_product_attention
+    axis = -2 if given["query"].ndim == 2 else 0
+    short = given["query"].shape[axis] * given["key"].shape[axis] < LEAST_SCORES
+    if replaced or short or (given["training"] and given["dropout_p"]):
+        return func(*args, **kwargs)
+    names = {**func.__globals__, "scaled_dot_product_attention": _attend}
+    ours = FunctionType(func.__code__, names, func.__name__, func.__defaults__)
+    if not given["need_weights"]:
+        return ours(*args, **kwargs)
+    plain = func(*args, **kwargs)
+    if not bool(torch.isfinite(plain[0]).all()):
+        return plain  # a query that may see nothing: not a number with weights, zero without
+    # Only without weights a mask may be left to the word that it is causal.
+    return ours(**{**given, "need_weights": False, "is_causal": False})[0], plain[1]
 
 
 def _given(
@@ -61,10 +94,10 @@ def _given(
         return None
     if attn_mask is not None and (is_causal or attn_mask.requires_grad):
         return None
-    mask = None
+    mask = places = None
     if attn_mask is not None:
-        mask = _additive(attn_mask, query.dtype).expand(*lead, rows, columns).reshape(-1, rows, columns)
-    shape = _Shape(1 / math.sqrt(width) if scale is None else scale, is_causal)
+        mask, places = _compact(attn_mask, lead, columns)
+    shape = _Shape(1 / math.sqrt(width) if scale is None else scale, is_causal, places)
     flat = (t.reshape(-1, *t.shape[-2:]) for t in (query, key, value))
     out: Tensor = _Attention.apply(*flat, mask, shape)  # type: ignore[no-untyped-call]
     return out.view(*lead, rows, value.shape[-1])
@@ -75,10 +108,21 @@ def _transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def _compact(mask: Tensor, lead: torch.Size, columns: int) -> tuple[Tensor, Tensor]:
+    """A mask as `(masks, rows or 1, columns)` without the copies that heads share, and which of them each head has."""
+    mask = mask.detach()
+    mask = mask.expand(*mask.shape[:-1], columns) if mask.ndim > 1 else mask.expand(1, columns)
+    shared = [slice(0, 1) if stride == 0 else slice(None) for stride in mask.stride()[:-1]]  # expanded by the caller
+    mask = mask[tuple(shared)]
+    own = mask.shape[:-2]
+    places = torch.arange(own.numel(), device=mask.device).view(own).expand(lead).reshape(-1)
+    return mask.reshape(-1, *mask.shape[-2:]), places
+
+
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     if mask.dtype != torch.bool:
-        return mask.detach().to(dtype)
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -math.inf)
 
 
 @dataclass(frozen=True)
@@ -102,6 +146,7 @@ class _Shape:
 
     scale: float
     causal: bool
+    masks: Tensor | None = None  # which of the masks each head has
 
     def blocks(self, q: Tensor, k: Tensor) -> Iterator[_Block]:
         heads, rows, columns = len(q), q.shape[1], k.shape[1]
@@ -122,8 +167,14 @@ class _Shape:
             scores[..., first:].masked_fill_(keys > rows[:, None], -math.inf)
         if mask is None:
             return torch.softmax(scores, -1)
-        scores += mask[block.heads, block.rows, block.keys]
+        scores += self.mask(mask, block, scores.dtype)
         return torch.softmax(scores, -1).masked_fill_((scores == -math.inf).all(-1, keepdim=True), 0.0)
+
+    def mask(self, mask: Tensor, block: _Block, dtype: torch.dtype) -> Tensor:
+        """What is added to the scores of a block."""
+        assert self.masks is not None
+        rows = block.rows if mask.shape[1] > 1 else slice(None)
+        return _additive(mask[:, rows, block.keys][self.masks[block.heads]], dtype)
 
 
 def _centred(p: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,7 +268,8 @@ def _by_autograd(at: _Four, mask: Tensor | None, shape: _Shape, along: _Three) -
         seen = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).tril()
         scores = scores.masked_fill(~seen, -math.inf)
     if mask is not None:
-        scores = scores + mask
+        everything = _Block(slice(None), slice(None), slice(None))
+        scores = scores + shape.mask(mask, everything, scores.dtype)
     unseeing = (scores == -math.inf).all(-1, keepdim=True)
     p = torch.softmax(scores.masked_fill(unseeing, 0.0), -1).masked_fill(unseeing, 0.0)
     first = torch.autograd.grad(p @ v, (q, k, v), slope, create_graph=True)

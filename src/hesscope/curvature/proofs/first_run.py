@@ -70,7 +70,7 @@ class _Calls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.recomputed = self.recomputed or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        self.attends |= func is F.scaled_dot_product_attention
+        self.attends |= func in (F.scaled_dot_product_attention, F.multi_head_attention_forward)
         if func in CASTS:
             self.types.add(CASTS[func])
         self.types |= {a for a in (*args, *(kwargs or {}).values()) if isinstance(a, torch.dtype)}
