@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ...kron import subspace_overlap
 from ...plots import kron as plots
-from ...results.claims import Experiment, Outcome
-from ...results.declared import Declared, at_most, judge, less, more, standard_errors
+from ...results.claims import Outcome
 from ...rng import Rng
+from ..declared import Declared, at_most, less, more, standard_errors
 from ..long_runs import progress
+from ..recipe import Experiment, Findings
 from . import _appendix as of
 
 SOURCE = "Wu et al., Appendix B"
@@ -96,15 +97,14 @@ class Config:
     seed: int = 0
 
 
-def run(config: Config) -> Outcome:
+def run(config: Config) -> Findings:
     """Every quantity at every width and network."""
     rows: list[list[dict[str, float]]] = []
     for n in config.widths:
         progress(f"width {n}")
         rows.append([_measure(config, n, draw) for draw in range(config.draws)])
     data: dict[str, Any] = {name: np.array([[one[name] for one in row] for row in rows]) for name in rows[0][0]}
-    measured = _measured(config, data)
-    return Outcome("wu2022.lemmas", asdict(config), data | {"widths": np.array(config.widths)}, judge(CLAIMS, measured))
+    return data | {"widths": np.array(config.widths)}, _measured(config, data)
 
 
 def _measure(config: Config, n: int, draw: int) -> dict[str, float]:
