@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hesscope as hs
 from hesscope.analysis.claims import claims_of
 from hesscope.analysis.config import AnalyzeConfig
 from hesscope.curvature.proofs import independence
-from hesscope.layers import facts
+from hesscope.landscapes.losses_at import LossAt
+from hesscope.layers import everywhere
 from hesscope.results.analysis import Analysis
 from hesscope.zoo.presets import preset
 
@@ -45,30 +46,42 @@ def test_the_second_opinion_is_right_within_its_error(demo: Analysis) -> None:
 
 
 def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every forward pass counts by its share of the data, those of checks on a few examples included; beside them, every
-    batch is compared with its halves once, without derivatives, before anything rests on layer structure."""
+    """The analysis of `hesscope demo`, with its settings: every forward pass counts by its share of the data, those of
+    checks on a few examples and of every batch in halves included. Beside them stand the points of the landscape alone,
+    each the loss at other parameters."""
     problem = preset("mlp-digits", steps=20).problem
-    passes, examples, plain = [0.0], problem.totals[1], nn.Sequential.__call__
+    examples, passes, away = problem.totals[1], [0.0, 0.0], [False]
+    plain, loss_at = nn.Sequential.__call__, LossAt.__call__
 
     def counted(model: nn.Sequential, x: Any) -> Any:
-        passes[0] += len(x) / examples
+        passes[away[0]] += len(x) / examples
         return plain(model, x)
 
+    def elsewhere(self: LossAt, displacement: Tensor) -> float:
+        away[0] = bool(displacement.any())
+        try:
+            return loss_at(self, displacement)
+        finally:
+            away[0] = False
+
     monkeypatch.setattr(nn.Sequential, "__call__", counted)
+    monkeypatch.setattr(LossAt, "__call__", elsewhere)
     compared, halves = [0], independence.halves_add_up
 
     def counted_halves(*given: Any) -> bool:
         compared[0] += 1
         return halves(*given)
 
-    monkeypatch.setattr(facts, "halves_add_up", counted_halves)
-    found = hs.analyze(problem, AnalyzeConfig(k=5, smallest=1, probes=2, steps=20, landscape=False), budget="1h")
+    monkeypatch.setattr(everywhere, "halves_add_up", counted_halves)
+    found = hs.analyze(problem, AnalyzeConfig(), budget="1h")
     assert len(found.kronecker) == 3
     assert len(found.blocks) == 2
     assert found.gauss_newton_trace is not None
     assert float(found.gauss_newton_trace) == float(found.trace)  # the network is affine in each parameter
+    assert found.landscape is not None
+    assert passes[1] == found.landscape.passes - 1  # one of those is at the parameters themselves
     assert compared == [1]
-    assert 5 < passes[0] - 2 <= 12
+    assert 5 < passes[0] <= 12
 
 
 def test_finer_maps_are_of_the_gauss_newton_part_where_those_of_the_hessian_are_too_dear() -> None:

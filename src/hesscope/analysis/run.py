@@ -20,6 +20,7 @@ from ..curvature.losses.parsing import SeparableLoss
 from ..curvature.processes import any_process
 from ..curvature.self_check import check
 from ..errors import refuse
+from ..layers.shared_captures import captures_shared
 from ..operators.counted import Watch
 from ..results.analysis import Analysis
 from ..results.plan import (
@@ -74,7 +75,7 @@ def analyze(
     _check_arguments(problem, config, checkpoints, watch)
     need_call("on_plan", on_plan, "It is called with the plan before the first stage.")
     seconds = parse_budget(budget)
-    with Stages(resume, _fingerprint(problem, checkpoints)) as stages:
+    with Stages(resume, _fingerprint(problem, checkpoints)) as stages, captures_shared(problem):
         return _measure(Context(problem, config, stages, watch), checkpoints, title, source, seconds, on_plan)
 
 

@@ -247,9 +247,13 @@ class Problem:
         """L(θ) over all data."""
         return self.totals[0] * self.scale
 
-    @differentiable()
     def gradient(self) -> Tensor:
-        """∇L(θ) as one flat vector."""
+        """∇L(θ) as one flat vector; computed once."""
+        return self._gradient.clone()
+
+    @cached_property
+    @differentiable()
+    def _gradient(self) -> Tensor:
         leaves = self.leaves()
         names = list(leaves)
         flat = torch.zeros(self.space.size, dtype=self.dtype, device=self.device)

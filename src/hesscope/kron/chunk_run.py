@@ -12,8 +12,9 @@ from torch import Tensor
 from ..curvature import Problem
 from ..curvature.losses.base import OutputLoss
 from ..errors import refuse
-from ..layers import Capture, CapturedLayer, capture
+from ..layers import Capture, CapturedLayer
 from ..layers.proof import second_derivative_product
+from ..layers.shared_captures import captured
 from ..rng import Rng
 from .curvature_choice import LayerCurvature
 
@@ -35,7 +36,7 @@ class ChunkRun:
     ) -> ChunkRun:
         """One forward pass; refuses a chunk in which the layers are not used as they were when they were tried."""
         every = list(layers) if last is None else [*layers, last]
-        run = capture(problem, chunk, {one.layer.name for one in every})
+        run = captured(problem, chunk, {one.layer.name for one in every})
         whole = ChunkRun(Capture(run.terms, [_once(run, one) for one in every], run.uses), tuple(every))
         found = whole.only(range(len(layers)))
         found.near_outputs = None if last is None else whole.only([len(layers)])

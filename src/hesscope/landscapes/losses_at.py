@@ -18,9 +18,8 @@ class LossAt:
     def __init__(self, problem: Problem, on_pass: Callable[[], None] | None = None) -> None:
         self.problem = in_float64(problem)
         self._on_pass = on_pass
-        self.passes = 0
         self.origin = flat_parameters(self.problem)
-        self.loss = self(torch.zeros_like(self.origin))
+        self.loss, self.passes = self._mean([value for value, _ in self.problem.batch_values]), 1
 
     @property
     def resolution(self) -> float:
@@ -36,9 +35,13 @@ class LossAt:
         self.passes += 1
         if self._on_pass is not None:
             self._on_pass()
+        return self._mean(sums)
+
+    def _mean(self, sums: list[float]) -> float:
+        """L of the sums of all batches."""
         # fsum refuses infinities, which far from the parameters are as good an answer as any.
         total = math.fsum(sums) if all(map(math.isfinite, sums)) else float(sum(sums))
-        return float(problem.all_sum(torch.tensor(total, dtype=torch.float64))) * problem.scale
+        return float(self.problem.all_sum(torch.tensor(total, dtype=torch.float64))) * self.problem.scale
 
 
 def flat_parameters(problem: Problem) -> Tensor:

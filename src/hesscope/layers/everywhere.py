@@ -20,6 +20,7 @@ from ..rng import Rng
 from .capturing import Capture, capture
 from .example_gradients import ExampleGradients
 from .layer import LayerFacts
+from .shared_captures import shared_terms
 
 _DIGITS = {torch.float64: 1e-8, torch.float32: 1e-4}
 OTHERWISE = "on some of the data it is used otherwise than on the examples it was tried on"
@@ -28,12 +29,12 @@ OTHERWISE = "on some of the data it is used otherwise than on the examples it wa
 def hold_everywhere(problem: Problem, found: Mapping[str, LayerFacts], alone: bool) -> dict[str, LayerFacts] | None:
     """The layers with what holds of them in every batch, of any process; None where examples see each other in one.
 
-    Two passes over the data for the exact layers (one where every batch is one example), and a product with second
-    derivatives of the outputs for those behind which they are said not to curve.
+    Two passes over the data for the exact layers (one where a pass over the batches as they stand is shared, or every batch
+    is one example), and a product with second derivatives of the outputs for those behind which they are said not to curve.
     """
     exact = {name: layer for name, layer in found.items() if layer.exact}
     changed = _Changed(problem, exact)
-    mixed = not (alone or halves_add_up(changed.look, problem.batches))
+    mixed = not (alone or halves_add_up(changed.look, problem.batches, shared_terms(problem)))
     for batch in problem.batches:
         if (examples_in(batch) or 0) < 2:  # no halves, which are looked at already
             changed.look(batch)

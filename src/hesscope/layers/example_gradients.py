@@ -17,11 +17,12 @@ from ..curvature.data import examples_in, map_tensors
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from .arrangement import Arrangement
-from .capturing import Capture, CapturedLayer, capture
+from .capturing import Capture, CapturedLayer
 from .kinds import Roles
 from .kinds.base import ExampleSquares
 from .kinds.convolution import Convolution
 from .layer import LayerFacts
+from .shared_captures import captured
 
 _PATCHES_AT_A_TIME = 128  # examples whose unfolded images are held at once
 
@@ -47,7 +48,7 @@ class ExampleGradients:
 
     def capture(self, batch: Any) -> Capture:
         """One forward pass in which only the layers' outputs carry a graph."""
-        return capture(self.problem, batch, self.layers)
+        return captured(self.problem, batch, self.layers)
 
     def squares(self, run: Capture, cotangents: Iterable[Tensor], entries: bool) -> dict[str, Tensor]:
         """Σ over `cotangents` of squared per-example gradients: their norms `(N,)`, or with `entries` over examples."""

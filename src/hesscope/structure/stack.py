@@ -14,6 +14,7 @@ from ..errors import refuse
 from ..layers import Capture, CapturedLayer, LayerFacts, capture, facts_of
 from ..layers.capturing import every_parameter, layer_name
 from ..layers.kinds.linear import Linear
+from ..layers.shared_captures import captured
 from ..rng import Rng
 
 
@@ -91,7 +92,7 @@ class Structure:
     def watch(self, batch: Any) -> Watched:
         """Run one batch; parameters are constants."""
         names = [layer.name for layer in self.layers]
-        run = capture(self.problem, batch, {*names, *([self.head] if self.head else [])})
+        run = captured(self.problem, batch, {*names, *([self.head] if self.head else [])})
         assert isinstance(run.terms, OutputLoss)
         seen = [_only_linear(run, name) for name in names]
         same, kept = _selected_rows(run.terms.f, seen[-1].z)

@@ -74,26 +74,38 @@ def are_independent(evaluate: Evaluate, groups: Sequence[Any], rng: Rng) -> bool
     return tested
 
 
-def halves_add_up(evaluate: Evaluate, batches: Iterable[Any]) -> bool:
-    """Whether every batch gives the outputs and the loss of its even and its odd examples apart: a few examples do not
-    show what a rare one does to the others, or they to it. Two passes over the data without derivatives."""
-    for batch in batches:
+def halves_add_up(evaluate: Evaluate, batches: Iterable[Any], whole: Evaluate | None = None) -> bool:
+    """Whether every batch gives the outputs and the loss of its examples in two halves apart: a few examples do not
+    show what a rare one does to the others, or they to it. Halves are drawn at random, so that no rule by which examples
+    meet (neighbours, the first half with the second) goes along with them.
+
+    Two passes over the data without derivatives; one where `whole` knows what a batch gives, as it stands.
+    """
+    for index, batch in enumerate(batches):
         size = examples_in(batch) or 0
         if size < 2:
             continue
-        order = torch.cat([torch.arange(0, size, 2), torch.arange(1, size, 2)])
-        middle = (size + 1) // 2
+        order = torch.randperm(size, generator=Rng(0).child("halves", index).torch())
+        halves = [take(batch, places) for places in (order[: (size + 1) // 2], order[(size + 1) // 2 :])]
         try:
-            whole, parts = _Sum(evaluate(take(batch, order))), []
-            for places in (order[:middle], order[middle:]):
-                parts.append(_Sum(evaluate(take(batch, places))))
-                if not parts[-1].follows(whole):
-                    return False
+            known = None if whole is None else _Sum(whole(batch)).in_order(order)
+            if known is not None and _consists_of(known, halves, evaluate):
+                continue
+            # Rows may be ordered otherwise than examples: those of examples in the order of the halves are theirs.
+            if not _consists_of(_Sum(evaluate(take(batch, order))), halves, evaluate):
+                return False
         except Exception:
             return False
-        if not _adds_up(whole, parts):
-            return False
     return True
+
+
+def _consists_of(whole: _Sum, halves: Iterable[Any], evaluate: Evaluate) -> bool:
+    parts = []
+    for half in halves:
+        parts.append(_Sum(evaluate(half)))
+        if not parts[-1].follows(whole):
+            return False
+    return _adds_up(whole, parts)
 
 
 class _Sum:
@@ -103,6 +115,15 @@ class _Sum:
         self.value, self.count = value_of(terms), terms.count
         self.outputs = None if isinstance(terms, ScalarLoss) else terms.f.detach()
         self.dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
+
+    def in_order(self, order: Tensor) -> _Sum | None:
+        """The same with the examples in another order; None where outputs are not a fixed number of rows for each."""
+        if self.outputs is not None:
+            if len(self.outputs) == 0 or len(self.outputs) % len(order):
+                return None
+            by_example = self.outputs.reshape(len(order), -1, *self.outputs.shape[1:])
+            self.outputs = by_example[order.to(self.outputs.device)].flatten(0, 1)
+        return self
 
     def follows(self, whole: _Sum) -> bool:
         """Whether these outputs are the next of the whole's; both then let go of them, as they may be large."""
