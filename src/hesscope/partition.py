@@ -46,7 +46,7 @@ class Partition:
         heads = head_slices(space, model) if kind == "head" else {}
         numbers: dict[str, int] = {}
         layers: list[str] = []
-        labels = torch.empty(space.size, dtype=torch.int64)
+        labels = torch.empty(space.size, dtype=torch.int64, device="cpu")
         for (name, place), shape in zip(space.slices(), space.shapes, strict=True):
             layer = _layer_of(model, name)
             axis = (
@@ -57,19 +57,19 @@ class Partition:
                 else None
             )
             if kind == "tensor":
-                parts, owner = [name], torch.zeros(shape, dtype=torch.int64)
+                parts, owner = [name], torch.zeros(shape, dtype=torch.int64, device="cpu")
             elif axis is not None:
                 whose = _rows_of(layer, name)
                 parts, owner = [f"{whose}[{i}]" for i in range(shape[axis])], along(shape, axis, shape[axis])
             elif name in heads:
                 parts, owner = heads[name]
             else:
-                parts, owner = [layer], torch.zeros(shape, dtype=torch.int64)
+                parts, owner = [layer], torch.zeros(shape, dtype=torch.int64, device="cpu")
             for part in parts:
                 if part not in numbers:
                     numbers[part] = len(numbers)
                     layers.append(layer)
-            labels[place] = torch.tensor([numbers[part] for part in parts])[owner.reshape(-1)]
+            labels[place] = torch.tensor([numbers[part] for part in parts], device="cpu")[owner.reshape(-1)]
         return Partition(labels, tuple(numbers), tuple(layers))
 
     @staticmethod
@@ -78,7 +78,7 @@ class Partition:
         space = need_problem(problem).space
         if not isinstance(blocks, Mapping):
             refuse("blocks must be globs by name", type(blocks).__name__, "Pass {name: globs}.")
-        labels = torch.full((space.size,), -1)
+        labels = torch.full((space.size,), -1, device="cpu")
         for number, (name, globs) in enumerate(blocks.items()):
             chosen = space.indices(globs)
             if bool((labels[chosen] >= 0).any()):

@@ -97,7 +97,7 @@ class ParameterSpace:
     def indices(self, globs: str | Iterable[str]) -> Tensor:
         """The flat positions of the matching tensors."""
         places = dict(self.slices())
-        return torch.cat([torch.arange(places[n].start, places[n].stop) for n in self.match(globs)])
+        return torch.cat([torch.arange(places[n].start, places[n].stop, device="cpu") for n in self.match(globs)])
 
     def pack(self, tensors: Sequence[Tensor | None], like: Tensor) -> Tensor:
         """One flat vector from tensors in the order of the space; `None` becomes zeros."""

@@ -23,7 +23,9 @@ def check_operator(
     rows, columns = op.shape
 
     def draw(name: str, size: int, k: int) -> Tensor:
-        return torch.randn(size, k, generator=source.child(name).torch(), dtype=torch.float64).to(op.device, op.dtype)
+        return torch.randn(size, k, generator=source.child(name).torch(), dtype=torch.float64, device="cpu").to(
+            op.device, op.dtype
+        )
 
     V, U = draw("v", columns, 3), draw("u", rows, 3)
     AV = op @ V

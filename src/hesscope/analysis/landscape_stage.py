@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from ..landscapes import landscape
+from ..operators.tensors import tensor_of
 from ..results.landscape import Landscape
 from ..results.spectra import Eigenpairs
 from .context import Context
@@ -23,7 +24,7 @@ def landscape_around(run: Context, top: Eigenpairs) -> Landscape | None:
         return None
 
     def compute() -> Landscape:
-        vectors = torch.as_tensor(top.vectors)[:, :LINES]
+        vectors = tensor_of(top.vectors)[:, :LINES]
         pairs = replace(top, values=top.values[:LINES], vectors=vectors)
         downhill = ["gradient"] if float(torch.linalg.vector_norm(run.problem.gradient())) > 0 else []
         return landscape(run.problem, [pairs, *downhill], points=POINTS, rng=run.rng, watch=run.watch)

@@ -15,6 +15,7 @@ from ..linalg import eigenpairs, spectral_density, trace
 from ..linalg.estimate import mean_and_stderr
 from ..measure import AtomicMeasure
 from ..operators import LinearOperator
+from ..operators.tensors import tensor_of
 from ..results.plan import LARGEST, PARTS, SMALLEST, SPECTRUM, TRACE
 from ..results.spectra import Eigenpairs, Estimate, SpectralDensity
 from ..rmt import Fit, fit
@@ -74,7 +75,7 @@ def gauss_newton_parts(run: Context, G: GaussNewton, top: Eigenpairs) -> Estimat
     """vᵀGv of each large eigenvector v: what of its eigenvalue the Gauss-Newton matrix carries."""
 
     def compute() -> Estimate:
-        vectors = torch.as_tensor(top.vectors).to(G.device, G.dtype)
+        vectors = tensor_of(top.vectors).to(G.device, G.dtype)
         operator = run.counted(PARTS, G, vectors.shape[1])
         image = operator.apply(vectors)
         parts = (vectors.double() * image.double()).sum(0).cpu().numpy()
@@ -129,7 +130,7 @@ def trace_by_products(run: Context, hessian: Hessian, top: Eigenpairs) -> Estima
 
     def compute() -> Estimate:
         operator = run.counted("trace by products", hessian, SECOND_OPINION)
-        layout, vectors = operator.layout, torch.as_tensor(top.vectors).to(hessian.device, hessian.dtype)
+        layout, vectors = operator.layout, tensor_of(top.vectors).to(hessian.device, hessian.dtype)
         signs = layout.draw(
             run.rng.child("second opinion"), SECOND_OPINION, "rademacher", hessian.dtype, hessian.device
         )

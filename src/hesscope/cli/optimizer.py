@@ -103,7 +103,9 @@ def _from_settings(kind: str, settings: str) -> Any:
             refuse("a setting is written name=value", repr(setting), "For example SGD:lr=0.1,momentum=0.9.")
         values[name.strip()] = _value(name, value.strip())
     try:
-        made = getattr(torch.optim, known.name)([torch.zeros(1, 1, requires_grad=True)], **values)
+        made = getattr(torch.optim, known.name)(
+            [torch.zeros(1, 1, requires_grad=True, dtype=torch.float32, device="cpu")], **values
+        )
     except (TypeError, ValueError) as error:
         refuse(f"{known.name} must take these settings", f"{settings!r} ({error})", "Name them as torch.optim does.")
     group = {key: value for key, value in made.param_groups[0].items() if key != "params"}

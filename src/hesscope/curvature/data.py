@@ -50,7 +50,7 @@ class Batches:
 def _undrawn(source: Iterable[Any]) -> Iterator[Any]:
     """The batches of a source that hold examples; loaders draw seeds from the global random state, which is left as it
     was."""
-    with random_state_kept():
+    with random_state_kept(), torch.device("cpu"):  # where loaders draw a number, whatever torch's default device is
         batches = iter(source)
     while True:
         with random_state_kept():

@@ -227,7 +227,7 @@ class Problem:
     def totals(self) -> tuple[float, float]:
         """(Σ sum, Σ count) over all data and all processes, by one pass without derivatives."""
         with differentiable():
-            each = torch.tensor(self.batch_values, dtype=torch.float64).reshape(-1, 2)
+            each = torch.tensor(self.batch_values, dtype=torch.float64, device="cpu").reshape(-1, 2)
             total = self.all_sum(torch.cat([each, torch.ones_like(each), each**2], 1).sum(0))
         refuse_uneven_batches(self, total[[3, 1, 5]])
         if not float(total[1]) > 0:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..arguments import need_count
 from ..errors import refuse
+from ..operators.tensors import tensor_of
 from ..rng import Rng
 
 _MASKED = 0.15  # of the tokens, as BERT was trained
@@ -34,7 +35,7 @@ def load_tokens(file: str | os.PathLike[str], tokenizer: Any = None) -> Tensor:
     if tokenizer is None:
         refuse("text needs a tokenizer", "none", "Pass the model's own: AutoTokenizer.from_pretrained(folder).")
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return torch.tensor(ids, dtype=torch.int64)
+    return torch.tensor(ids, dtype=torch.int64, device="cpu")
 
 
 def _numbers(path: Path) -> Tensor:
@@ -64,7 +65,7 @@ def token_batches(
     Labels are the tokens themselves, as causal models take them. With `mask_token` 15 % of the tokens (drawn once, by
     a fixed seed) are replaced by it, and only those are labelled, as masked models take them.
     """
-    ids = torch.as_tensor(tokens, dtype=torch.int64).reshape(-1)
+    ids = tensor_of(tokens).to(torch.int64).reshape(-1)
     length, sequences = need_count("length", length), need_count("sequences", sequences)
     batch_size = need_count("batch_size", batch_size)
     if length < 2:
@@ -76,11 +77,14 @@ def token_batches(
             "Give more text, or a smaller length.",
         )
     count = min(sequences, len(ids) // length)
-    starts = torch.linspace(0, len(ids) - length, count, dtype=torch.float64).round().long()
+    starts = torch.linspace(0, len(ids) - length, count, dtype=torch.float64, device="cpu").round().long()
     rows = torch.stack([ids[start : start + length] for start in starts.tolist()])
     labels = rows.clone()
     if mask_token is not None:
-        hidden = torch.rand(rows.shape, generator=Rng(0).child("masked tokens").torch()) < _MASKED
+        hidden = (
+            torch.rand(rows.shape, generator=Rng(0).child("masked tokens").torch(), dtype=torch.float32, device="cpu")
+            < _MASKED
+        )
         hidden[:, 0] |= ~hidden.any(1)
         labels, rows = rows.where(hidden, _IGNORED), rows.masked_fill(hidden, mask_token)
     return [

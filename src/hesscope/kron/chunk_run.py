@@ -115,7 +115,9 @@ def _check_together(matrix: Tensor, product: SecondDerivative, name: str) -> Non
     if not matrix.numel():
         return
     units, positions, m = product.layer.units(product.z.detach()).shape
-    noise = torch.randn(units, positions * m, generator=Rng(0).child("kron", "together").torch(), dtype=torch.float64)
+    noise = torch.randn(
+        units, positions * m, generator=Rng(0).child("kron", "together").torch(), dtype=torch.float64, device="cpu"
+    )
     y = noise.to(matrix)
     ours, truth = (matrix @ y[..., None]).flatten(), product(y.view(units, positions, m)).flatten()
     if float((ours - truth).abs().max()) > _DIGITS.get(matrix.dtype, 1e-2) * float(matrix.abs().sum(-1).max()):

@@ -35,7 +35,7 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
         sums = sums or _Sums(_labelled(run).f.shape[1], how.layer.outputs, how.layer.inputs)
         owners = data.owners(run)
         assert owners is not None
-        if how.flat or not torch.equal(owners[0], torch.arange(run.shape(0)[0])):
+        if how.flat or not torch.equal(owners[0], torch.arange(run.shape(0)[0], device="cpu")):
             refuse("logit gradients need one label per example", f"{layer!r} over tokens", "Use a classifier.")
         sums.add(run)
     assert sums is not None
@@ -44,9 +44,9 @@ def logit_gradients(problem: Problem, layer: str) -> LogitGradients:
 
 class _Sums:
     def __init__(self, classes: int, m: int, n: int) -> None:
-        self.gamma = torch.zeros(classes, classes, m, dtype=torch.float64)
-        self.delta = torch.zeros(classes, classes, m * n, dtype=torch.float64)
-        self.counts = torch.zeros(classes, dtype=torch.float64)
+        self.gamma = torch.zeros(classes, classes, m, dtype=torch.float64, device="cpu")
+        self.delta = torch.zeros(classes, classes, m * n, dtype=torch.float64, device="cpu")
+        self.counts = torch.zeros(classes, dtype=torch.float64, device="cpu")
         self.hessian = GramSum(m)
 
     def add(self, run: ChunkRun) -> None:
@@ -54,7 +54,7 @@ class _Sums:
         assert rows.labels is not None
         x = run.patches(0).squeeze(2)
         members = [torch.nonzero(rows.labels == i).squeeze(1) for i in range(len(self.counts))]
-        self.counts += torch.tensor([len(m) for m in members])
+        self.counts += torch.tensor([len(m) for m in members], device="cpu")
         for j in range(len(self.counts)):
             (column,) = run.gradients(rows.column(j))
             self.hessian.add(column.sum(1))

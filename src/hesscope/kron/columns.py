@@ -61,7 +61,7 @@ def row_owners(run: ChunkRun) -> list[Tensor]:
     Which example, where it depends on several positions that are units otherwise.
     """
     run = ChunkRun(run.run, tuple(how.with_terms for how in run.layers), run.near_outputs)
-    in_order = torch.arange(len(run.rows.f))
+    in_order = torch.arange(len(run.rows.f), device="cpu")
     # Which example a row belongs to is the same for all layers, and cheapest to see close to the outputs.
     examples = run.near_outputs
     if examples is not None and _in_order(examples, nowhere_zero=True)[0]:
@@ -81,7 +81,10 @@ def _in_order(run: ChunkRun, nowhere_zero: bool = False) -> list[bool]:
     if not len(rows.f) or not any(same_number):
         return [False] * len(same_number)
     draw = Rng(0).child("kron", "order").torch()
-    cotangent, weight = (torch.randn(shape, generator=draw).to(rows.f) for shape in (rows.f.shape, (len(rows.f), 1)))
+    cotangent, weight = (
+        torch.randn(shape, generator=draw, dtype=torch.float64, device="cpu").to(rows.f)
+        for shape in (rows.f.shape, (len(rows.f), 1))
+    )
     found = []
     for fits, plain, weighted in zip(
         same_number, run.gradients(cotangent), run.gradients(cotangent * weight), strict=True
@@ -98,7 +101,7 @@ def _found_owners(run: ChunkRun, index: int) -> Tensor:
     """The rows' image under the tangent "digit of the unit's number times noise" is that digit times their image under
     the noise, because a row depends on one unit only."""
     f, z, layer = run.rows.f, run.run.layers[index].z, run.layers[index]
-    none = torch.full((len(f),), -1)
+    none = torch.full((len(f),), -1, device="cpu")
     if not f.requires_grad or not len(f):
         return none
     u = torch.zeros_like(f, requires_grad=True)
@@ -106,7 +109,9 @@ def _found_owners(run: ChunkRun, index: int) -> Tensor:
     if not pulled.requires_grad:
         return none
     units, positions, m = run.shape(index)
-    noise = torch.randn(units, positions, m, generator=Rng(0).child("kron", "owners").torch()).to(z)
+    noise = torch.randn(
+        units, positions, m, generator=Rng(0).child("kron", "owners").torch(), dtype=torch.float64, device="cpu"
+    ).to(z)
     number = torch.arange(units, device=z.device)
 
     def image(tangent: Tensor) -> Tensor:
@@ -136,7 +141,7 @@ def unit_weights(run: ChunkRun, index: int, owners: Tensor | None) -> Tensor:
     """What each unit counts for in the loss, in float64: the weights of its rows, or its share of them."""
     terms, units = run.run.terms, run.shape(index)[0]
     if owners is None or not isinstance(terms, OutputLoss):
-        return torch.full((units,), terms.count / units, dtype=torch.float64)
+        return torch.full((units,), terms.count / units, dtype=torch.float64, device="cpu")
     how = run.layers[index].with_terms
     if how is not run.layers[index]:
         positions = how.units(run.run.layers[index].z.detach()).shape[1]
@@ -146,9 +151,13 @@ def unit_weights(run: ChunkRun, index: int, owners: Tensor | None) -> Tensor:
 
 
 def _counted(terms: OutputLoss, units: int, owners: Tensor) -> Tensor:
-    weight = terms.weight if isinstance(terms, SoftmaxLoss) else torch.ones(len(terms.f))
+    weight = (
+        terms.weight if isinstance(terms, SoftmaxLoss) else torch.ones(len(terms.f), dtype=torch.float64, device="cpu")
+    )
     known = owners >= 0
-    return torch.zeros(units, dtype=torch.float64).index_add_(0, owners[known], weight.detach().double().cpu()[known])
+    return torch.zeros(units, dtype=torch.float64, device="cpu").index_add_(
+        0, owners[known], weight.detach().double().cpu()[known]
+    )
 
 
 def _ranks(owners: Tensor) -> Tensor:
@@ -157,5 +166,5 @@ def _ranks(owners: Tensor) -> Tensor:
     ordered = owners[order]
     starts = torch.searchsorted(ordered, ordered)
     rank = torch.empty_like(owners)
-    rank[order] = torch.arange(len(owners)) - starts
+    rank[order] = torch.arange(len(owners), device="cpu") - starts
     return torch.where(owners >= 0, rank, torch.zeros_like(rank))

@@ -62,7 +62,7 @@ class Distances:
         for start in range(0, n, 256):
             stop = min(start + 256, n)
             eye = torch.zeros(n, stop - start, dtype=self.op.dtype, device=self.op.device)
-            eye[torch.arange(start, stop), torch.arange(stop - start)] = 1
+            eye[torch.arange(start, stop, device="cpu"), torch.arange(stop - start, device="cpu")] = 1
             total += float(difference.apply(eye).double().square().sum())
         return total
 
@@ -87,6 +87,8 @@ class Distances:
         n, op = self.op.shape[0], self.op
         empty = torch.zeros(n, 0, dtype=op.dtype, device=op.device)
         q = empty if self.top is None else torch.linalg.qr(self.top.to(op.dtype))[0]
-        noise = torch.randn(n, _PROBES, generator=Rng(0).child("frobenius").torch(), dtype=torch.float64).to(q)
+        noise = torch.randn(
+            n, _PROBES, generator=Rng(0).child("frobenius").torch(), dtype=torch.float64, device="cpu"
+        ).to(q)
         block = torch.cat([q, noise - q @ (q.T @ noise)], 1)
         return block, torch.cat([op.apply(block[:, j : j + 8]) for j in range(0, block.shape[1], 8)], 1), q.shape[1]

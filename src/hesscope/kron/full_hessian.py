@@ -73,7 +73,7 @@ def _outputs_and_means(problem: Problem, chosen: list[LayerCurvature]) -> tuple[
     data = ChunkedData(problem, chosen)
     size = sum(layer.outputs for layer in layers)
     hessian = GramSum(size)
-    means = [torch.zeros(layer.inputs, dtype=torch.float64) for layer in layers]
+    means = [torch.zeros(layer.inputs, dtype=torch.float64, device="cpu") for layer in layers]
     weight = 0.0
     for chunk in data.chunks():
         run = data.run(chunk)
@@ -93,12 +93,12 @@ def _outputs_and_means(problem: Problem, chosen: list[LayerCurvature]) -> tuple[
 def _extended(problem: Problem, layer: LayerFacts, mean: Tensor) -> Tensor:
     """E[x̃] = (E[x], 1), or E[x] where the bias is missing or not selected."""
     has_bias = layer.bias in problem.parameters
-    return torch.cat([mean, torch.ones(1, dtype=torch.float64)]) if has_bias else mean
+    return torch.cat([mean, torch.ones(1, dtype=torch.float64, device="cpu")]) if has_bias else mean
 
 
 def _lift(problem: Problem, layers: list[LayerFacts], extended: list[Tensor], coefficients: Tensor) -> Tensor:
     """B c in the problem's order of parameters: weights u ⊗ E[x], biases u."""
-    out = torch.zeros(problem.space.size, coefficients.shape[1], dtype=torch.float64)
+    out = torch.zeros(problem.space.size, coefficients.shape[1], dtype=torch.float64, device="cpu")
     start = 0
     for layer, mean in zip(layers, extended, strict=True):
         part = coefficients[start : start + layer.outputs]

@@ -13,7 +13,7 @@ class GramSum:
 
     def __init__(self, n: int) -> None:
         self.n = n
-        self._total = torch.zeros(n, n, dtype=torch.float64)
+        self._total = torch.zeros(n, n, dtype=torch.float64, device="cpu")
         self._recent: Tensor | None = None
 
     def add(self, x: Tensor, scale: float = 1.0) -> None:

@@ -36,7 +36,7 @@ def proven(problem: Problem, how: LayerCurvature, on_probe: Callable[[], LinearO
 
 def _prove(problem: Problem, how: LayerCurvature, op: LinearOperator) -> str:
     derivatives = _derivatives(problem, how)
-    v = torch.randn(op.shape[1], 1, generator=Rng(0).child("kron", "proof").torch(), dtype=torch.float64)
+    v = torch.randn(op.shape[1], 1, generator=Rng(0).child("kron", "proof").torch(), dtype=torch.float64, device="cpu")
     v = v.to(op.device, op.dtype)
     ours = op.apply(v)[:, 0]
     truth, gradient = plain_product(problem.probe, how, v[:, 0])

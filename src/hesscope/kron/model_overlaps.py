@@ -69,7 +69,7 @@ def permuted_overlaps(u: Tensor, v: Tensor, m: int) -> Array:
             centred = t - t.mean(1, keepdim=True)
             grams.append((centred.mT @ centred).cumsum(0))
         total += (grams[0] * grams[1]).sum((1, 2)) / (m - 1)
-    return np.asarray(total / torch.arange(1, len(total) + 1))
+    return np.asarray(total / torch.arange(1, len(total) + 1, device="cpu"))
 
 
 def _reach(d: Decoupling) -> int:

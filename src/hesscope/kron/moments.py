@@ -94,8 +94,8 @@ class _Sums:
         # Random directions in two halves, whose difference tells the error; factors that are exact fill the first.
         self.expanded, self.other_expanded, self.reduced, self.other_reduced = (GramSum(m) for _ in range(4))
         self.inputs, self.mean_inputs = GramSum(n), GramSum(n)
-        self.dense = torch.zeros(2, m, m, dtype=torch.float64)
-        self.mean = torch.zeros(n, dtype=torch.float64)
+        self.dense = torch.zeros(2, m, m, dtype=torch.float64, device="cpu")
+        self.mean = torch.zeros(n, dtype=torch.float64, device="cpu")
         self.by_position: dict[int, Tensor] = {}
         self.weight = 0.0
 
@@ -156,7 +156,7 @@ class _Sums:
             first, second = self.reduced.value(), self.other_reduced.value()
             reduced, reduced_gap = first + second + self.dense[1], first - second
         mean_inputs = self.mean_inputs.value() if self.several else inputs
-        weight = torch.tensor(self.weight, dtype=torch.float64)
+        weight = torch.tensor(self.weight, dtype=torch.float64, device="cpu")
         if problem.distributed:
             several = (reduced, mean_inputs, reduced_gap) if self.several else ()
             for part in (expanded, inputs, self.mean, weight, gap, *several):

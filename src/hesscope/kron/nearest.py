@@ -44,10 +44,12 @@ def nearest_kronecker(
     E[M] is a good guess: a few iterations do, each with one application of the rearranged matrix and one of its
     transpose. The error of σ is of the order of the squared residual, so `tol` need not be small.
     """
-    start = _symmetric(guess.double()) if bool(guess.any()) else torch.eye(len(guess), dtype=torch.float64)
+    start = (
+        _symmetric(guess.double()) if bool(guess.any()) else torch.eye(len(guess), dtype=torch.float64, device="cpu")
+    )
     left = [start / torch.linalg.matrix_norm(start)]
     right: list[Tensor] = []
-    small = torch.zeros(max_iterations + 1, max_iterations, dtype=torch.float64)  # lower bidiagonal
+    small = torch.zeros(max_iterations + 1, max_iterations, dtype=torch.float64, device="cpu")  # lower bidiagonal
     for step in range(max_iterations):
         b, alpha = _new_direction(_symmetric(against_outputs(op, left[-1])), right)
         if alpha == 0 and step == 0:

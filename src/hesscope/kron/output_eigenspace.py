@@ -37,7 +37,7 @@ def predicted_output_eigenspace(problem: Problem, layer: str) -> PredictedEigens
             _refuse_chain(layer, behind.name)
     values, slopes = every_parameter(problem), _mean_slopes(problem, chain)
     weights = [one.matrix(values[one.weight or ""]).double().cpu() for one in chain]
-    product = corrected = torch.eye(len(weights[-1]), dtype=torch.float64)
+    product = corrected = torch.eye(len(weights[-1]), dtype=torch.float64, device="cpu")
     for weight, slope in zip(reversed(weights[1:]), reversed(slopes), strict=True):
         product = product @ weight
         corrected = corrected @ weight * slope
@@ -63,7 +63,7 @@ def _check(problem: Problem) -> str:
 
 def _mean_slopes(problem: Problem, chain: list[LayerFacts]) -> list[Tensor]:
     """E[∂x_(l+1)/∂z_l], entry by entry, for the maps between successive layers."""
-    totals = [torch.zeros(layer.outputs, dtype=torch.float64) for layer in chain[:-1]]
+    totals = [torch.zeros(layer.outputs, dtype=torch.float64, device="cpu") for layer in chain[:-1]]
     count = 0
     for batch in problem.batches:
         run = capture(problem, batch, {layer.name for layer in chain})
@@ -79,7 +79,9 @@ def _mean_slopes(problem: Problem, chain: list[LayerFacts]) -> list[Tensor]:
 def _slope(name: str, here: CapturedLayer, behind: CapturedLayer) -> Tensor:
     """∂x/∂z of the map between two layers; refuses one that is not elementwise."""
     x, z = behind.roles.x, here.z
-    noise = torch.randn(x.shape, generator=Rng(0).child("kron", "chain").torch()).to(x)
+    noise = torch.randn(x.shape, generator=Rng(0).child("kron", "chain").torch(), dtype=torch.float64, device="cpu").to(
+        x
+    )
     if not x.requires_grad or x.shape != z.shape:
         _refuse_chain(name, behind.name)
     slope, mixed = (

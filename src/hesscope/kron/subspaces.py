@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..arguments import is_count
 from ..errors import refuse
 from ..measure import Array
+from ..operators.tensors import tensor_of
 from .layer_operator import LayerHessian
 
 
@@ -34,7 +35,7 @@ def nested_overlaps(u: Tensor, v: Tensor) -> Array:
     """Overlap of the first j columns of two orthonormal bases, for every j up to k."""
     square = (u.double().T @ v.double()).square()
     corner = square.cumsum(0).cumsum(1).diagonal()
-    return np.asarray((corner / torch.arange(1, len(corner) + 1)).cpu())
+    return np.asarray(corner.cpu() / torch.arange(1, len(corner) + 1, device="cpu"))
 
 
 def matricize(h: Tensor | Array, layer: LayerHessian | nn.Module | tuple[int, int]) -> Tensor:
@@ -43,7 +44,7 @@ def matricize(h: Tensor | Array, layer: LayerHessian | nn.Module | tuple[int, in
     `h` may be `(mn,)` or `(mn, k)` (then `(k, m, n)` comes back). `layer`: the operator of `layer_hessian`, a module
     with a weight, or (m, n).
     """
-    h = torch.as_tensor(h)
+    h = tensor_of(h)
     if isinstance(layer, nn.Module):
         weight = getattr(layer, "weight", None)
         if not isinstance(weight, Tensor) or weight.ndim < 2:
@@ -63,7 +64,7 @@ def correspondence(vectors: Tensor | Array, basis: Tensor | Array, *, side: str 
     `vectors`: eigenvectors `(mn, k)` of a layer's Hessian; `basis`: columns, eigenvectors of E[x xᵀ] (side="inputs") or
     of E[M] (side="outputs"); `(k, m, n)` stacks from `matricize` fit too. For orthonormal full bases columns sum to 1.
     """
-    vectors, basis = torch.as_tensor(vectors), torch.as_tensor(basis)
+    vectors, basis = tensor_of(vectors), tensor_of(basis)
     if vectors.ndim not in (2, 3) or basis.ndim != 2:
         refuse(
             "vectors must be columns or matrices, and the basis columns",
@@ -121,7 +122,7 @@ def _as_basis(u: Tensor | np.ndarray[Any, Any]) -> Tensor:
         refuse("a basis must be a tensor or an array", type(u).__name__, "Pass the .vectors of a result.")
     if isinstance(u, np.ndarray) and u.dtype.kind not in "biufc":
         refuse("a basis must hold numbers", f"dtype {u.dtype}", "Pass the .vectors of a result.")
-    given = torch.as_tensor(u)
+    given = tensor_of(u)
     if given.is_complex():
         refuse("a basis must be real", f"{given.dtype}", "Pass its real and imaginary part as columns.")
     t = given.detach().double()

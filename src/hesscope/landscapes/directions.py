@@ -13,6 +13,7 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..linalg import eigenpairs
 from ..operators import Counted
+from ..operators.tensors import tensor_of
 from ..results.spectra import Eigenpairs
 from ..rng import Rng
 from .filters import filter_normalised
@@ -95,7 +96,7 @@ def _by_name(name: str, wanted: Wanted) -> list[Direction]:
 
 def _eigenvectors(pairs: Eigenpairs, problem: Problem) -> list[Direction]:
     """Unit vectors, each turned downhill."""
-    vectors = torch.as_tensor(pairs.vectors).to(problem.device, torch.float64)
+    vectors = tensor_of(pairs.vectors).to(problem.device, torch.float64)
     if vectors.ndim != 2 or vectors.shape[0] != problem.space.size or vectors.shape[1] == 0:
         refuse(
             f"eigenpairs must come with vectors of {problem.space.size} numbers",

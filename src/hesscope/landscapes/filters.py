@@ -22,9 +22,9 @@ def filter_normalised(problem: Problem, rng: Rng) -> Tensor:
     pieces: list[Tensor] = []
     for name in problem.space.names:
         weight = problem.parameters[name].detach().double().cpu()
-        noise = torch.randn(weight.shape, generator=draw, dtype=torch.float64)
+        noise = torch.randn(weight.shape, generator=draw, dtype=torch.float64, device="cpu")
         pieces.append(_scaled(noise, weight, *_filters(problem, name)) if weight.ndim > 1 else 0 * noise)
-    flat = problem.space.pack(pieces, torch.empty(0, dtype=torch.float64)).to(problem.device)
+    flat = problem.space.pack(pieces, torch.empty(0, dtype=torch.float64, device="cpu")).to(problem.device)
     if not bool((flat != 0).any()):
         refuse(
             "random filters need a weight with two or more axes that is not zero",

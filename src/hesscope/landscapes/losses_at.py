@@ -41,7 +41,7 @@ class LossAt:
         """L of the sums of all batches."""
         # fsum refuses infinities, which far from the parameters are as good an answer as any.
         total = math.fsum(sums) if all(map(math.isfinite, sums)) else float(sum(sums))
-        return float(self.problem.all_sum(torch.tensor(total, dtype=torch.float64))) * self.problem.scale
+        return float(self.problem.all_sum(torch.tensor(total, dtype=torch.float64, device="cpu"))) * self.problem.scale
 
 
 def flat_parameters(problem: Problem) -> Tensor:

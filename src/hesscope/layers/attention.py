@@ -59,7 +59,7 @@ def head_slices(space: ParameterSpace, model: nn.Module) -> dict[str, Parts]:
 
 def along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
     """For every entry of a tensor, which of `groups` equal slices along `axis` it lies in."""
-    place = torch.arange(shape[axis]) // (shape[axis] // groups)
+    place = torch.arange(shape[axis], device="cpu") // (shape[axis] // groups)
     return place.view([-1 if k == axis else 1 for k in range(len(shape))]).expand(shape)
 
 

@@ -109,9 +109,9 @@ def _bent_in(run: Capture) -> set[str]:
         return set()
 
     def draw(name: str, like: torch.Tensor) -> torch.Tensor:
-        return torch.randn(like.shape, generator=Rng(0).child("everywhere", name).torch(), dtype=torch.float64).to(
-            like.device, like.dtype
-        )
+        return torch.randn(
+            like.shape, generator=Rng(0).child("everywhere", name).torch(), dtype=torch.float64, device="cpu"
+        ).to(like.device, like.dtype)
 
     zs = [layer.z for layer in run.layers]
     along = [draw(f"along {layer.name}", layer.z) for layer in run.layers]

@@ -159,7 +159,7 @@ class _Parts:
 
     def _by_columns(self) -> tuple[float | None, int]:
         """The trace, unless some example is several rows, and the passes spent."""
-        total, passes = torch.zeros(2, dtype=torch.float64), 0
+        total, passes = torch.zeros(2, dtype=torch.float64, device="cpu"), 0
         for batch, run in self._runs():
             assert isinstance(run.terms, OutputLoss)
             total[1] += not one_row_each(run, batch)
@@ -183,7 +183,7 @@ class _Parts:
         samples: list[float] = []
         while True:
             count = max(1, min(_DRAWS, limit - len(samples)))
-            draws = torch.zeros(count, dtype=torch.float64)
+            draws = torch.zeros(count, dtype=torch.float64, device="cpu")
             for index, batch in enumerate(self.gradients.pieces()):
                 run = self.gradients.capture(batch)
                 assert isinstance(run.terms, OutputLoss)

@@ -99,7 +99,7 @@ class LayerFacts:
 
     @property
     def _matrix(self) -> tuple[int, int]:
-        m, n = self.matrix(torch.empty(self.weight_shape, device="meta")).shape
+        m, n = self.matrix(torch.empty(self.weight_shape, dtype=torch.float32, device="meta")).shape
         return int(m), int(n)
 
 

@@ -171,7 +171,15 @@ class Proof:
         positions = spread.shape[1]
         if positions == 1:
             return 1, False
-        chosen = torch.rand(spread.shape[:2], generator=Rng(0).child("layers", "positions").torch()) < 0.5
+        chosen = (
+            torch.rand(
+                spread.shape[:2],
+                generator=Rng(0).child("layers", "positions").torch(),
+                dtype=torch.float32,
+                device="cpu",
+            )
+            < 0.5
+        )
         chosen = chosen.to(spread.device)[:, :, None]
         direction = known.raw(self._draw("positions", spread) * chosen, layer.z)
         for slope in (self.slopes[i], self.generic[i]):
@@ -216,7 +224,9 @@ class Proof:
         return gap <= tolerance * size or gap <= ROUNDING.get(a.dtype, 1e-5) * self.scale
 
     def _draw(self, name: str, like: Tensor) -> Tensor:
-        noise = torch.randn(like.shape, generator=Rng(0).child("layers", name).torch(), dtype=torch.float64)
+        noise = torch.randn(
+            like.shape, generator=Rng(0).child("layers", name).torch(), dtype=torch.float64, device="cpu"
+        )
         return noise.to(like.device, like.dtype)
 
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import torch
-
 from ..operators import Matrix, as_operator
 from ..operators.finite import need_finite
+from ..operators.tensors import tensor_of
 from ..results.spectra import Estimate
 from .product_errors import with_product_error
 
@@ -25,7 +24,7 @@ def with_check(algorithm: _Algorithm) -> _Algorithm:
         op = as_operator(op)
         found = algorithm(op, *args, **kwargs)
         if isinstance(found, Estimate):
-            need_finite(torch.as_tensor(found.value), f"what is measured of {op!r}")
+            need_finite(tensor_of(found.value), f"what is measured of {op!r}")
         return replace(with_product_error(found, op, args, kwargs), check=op.verified)
 
     return cast(_Algorithm, run)

@@ -122,7 +122,7 @@ class Store:
         own = [name for name in self.folder.own if name.startswith("state-") and name.endswith(suffix)]
         steps = sorted(int(name.split("-")[1]) for name in own if (self.folder.path / name).exists())
         # A process is at most one step ahead of another, so the whole part of the mean is what all have finished.
-        totals = self.layout.sum(torch.tensor([steps[-1] if steps else 0.0, 1.0], dtype=torch.float64))
+        totals = self.layout.sum(torch.tensor([steps[-1] if steps else 0.0, 1.0], dtype=torch.float64, device="cpu"))
         self.step = int(totals[0] // totals[1])
         if self.step == 0:
             return None

@@ -54,7 +54,7 @@ def completed(
     count = known.shape[1]
     inside = torch.linalg.solve_triangular(r[:count], images, upper=True, left=False)
     before = op.count
-    outside = torch.zeros(len(basis), 0, dtype=op.dtype) if begun is None else begun
+    outside = torch.zeros(len(basis), 0, dtype=op.dtype, device="cpu") if begun is None else begun
     outside = outside.to(device=op.device, dtype=torch.float64)
     small, vectors = sketch.state()
     for part in (

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Counted, LinearOperator, Matrix
+from ..operators.tensors import tensor_of
 from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
@@ -90,7 +91,7 @@ def _checked_start(given: Tensor | Array, op: Counted) -> Tensor:
         refuse(
             "start must be a tensor or an array", f"{type(given).__name__}", "Pass the .vectors of a similar problem."
         )
-    start = torch.as_tensor(given)
+    start = tensor_of(given)
     size = op.layout.local_size
     if start.ndim != 2 or start.shape[0] != size or start.shape[1] < 1:
         refuse(f"start must have shape ({size}, j)", f"{tuple(start.shape)}", "Pass the .vectors of a similar problem.")

@@ -15,6 +15,7 @@ from ..arguments import as_float
 from ..errors import refuse
 from ..measure import Array
 from ..operators import Matrix
+from ..operators.tensors import tensor_of
 from ..results.spectra import Solution
 from .checked import with_check
 from .checkpoint import kept_in, told_apart
@@ -51,7 +52,7 @@ def solve(
     counted = prepare(op)
     if not isinstance(b, Tensor | np.ndarray):
         refuse("b must be a tensor or an array", f"{type(b).__name__}", "Pass one flat tensor.")
-    b = torch.as_tensor(b)
+    b = tensor_of(b)
     if b.ndim != 1 or b.shape[0] != counted.layout.local_size:
         refuse(f"b must have shape ({counted.layout.local_size},)", f"{tuple(b.shape)}", "Flatten the right-hand side.")
     if b.is_complex():

@@ -7,9 +7,9 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..operators import LinearOperator
+from ..operators.tensors import tensor_of
 from ..results.spectra import Eigenpairs, Estimate, Solution, SpectralDensity
 
 
@@ -32,7 +32,7 @@ def with_product_error(found: Any, op: LinearOperator, args: tuple[Any, ...], kw
         return replace(found, error=found.error + error, product_error=error)
     if isinstance(found, Solution):
         right = args[0] if args else kwargs["b"]
-        share = error * float(torch.as_tensor(found.x).norm()) / max(float(torch.as_tensor(right).norm()), 1e-300)
+        share = error * float(tensor_of(found.x).norm()) / max(float(tensor_of(right).norm()), 1e-300)
         return replace(found, residual=found.residual + share, product_error=error)
     own = error if np.ndim(found.value) else error * op.shape[0] ** 0.5
     return replace(found, stderr=np.hypot(found.stderr, own), exact=False, product_error=error)

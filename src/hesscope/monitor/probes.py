@@ -40,7 +40,7 @@ def probe(basis: KrylovBasis, labels: Tensor, blocks: int, rng: Rng) -> Probed:
     """
     own, layout = basis.columns(0, basis.size), basis.layout
     z = layout.draw(rng.child("signs"), 1, "rademacher", basis.op.dtype, basis.op.device)
-    turns = torch.randint(0, 2, (blocks,), generator=rng.child("blocks").torch()).to(z) * 2 - 1
+    turns = torch.randint(0, 2, (blocks,), generator=rng.child("blocks").torch(), device="cpu").to(z) * 2 - 1
     labels = labels.to(z.device)
     turn = turns[labels][:, None]
     a, b = (_rest(basis, own, x) for x in (z, turn * z))

@@ -156,7 +156,9 @@ class Reader:
         """The layers that hold most of a direction, with their shares of its square."""
         partition = self._layers(problem)
         weight = direction.double().square().cpu()
-        shares = torch.zeros(partition.count, dtype=torch.float64).index_add_(0, partition.labels.cpu(), weight)
+        shares = torch.zeros(partition.count, dtype=torch.float64, device="cpu").index_add_(
+            0, partition.labels.cpu(), weight
+        )
         shares /= max(float(shares.sum()), 1e-300)
         order = torch.argsort(shares, descending=True)[:BINDING].tolist()
         return {partition.names[i]: round(float(shares[i]), 4) for i in order}

@@ -15,6 +15,7 @@ from ..deadline import stop_if_late
 from ..errors import refuse
 from .finite import all_finite
 from .layout import Layout
+from .tensors import tensor_of
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as ScipyOperator
@@ -143,7 +144,7 @@ class LinearOperator(ABC):
         """Columns `start` to `stop` of the matrix, whole in every process that shares its vectors."""
         layout = self.layout
         first = min(max(start, layout.local.start), stop)
-        here = torch.arange(first, max(first, min(stop, layout.local.stop)))
+        here = torch.arange(first, max(first, min(stop, layout.local.stop)), device="cpu")
         units = torch.zeros(stop - start, layout.local_size, dtype=self.dtype, device=self.device).T
         units[here - layout.local.start, here - start] = 1
         return self.row_layout.gather(self.apply(units))
@@ -228,7 +229,7 @@ def checked_vectors(given: Any, size: int, what: str) -> Tensor:
         refuse(f"{what} needs a tensor or an array", f"{type(given).__name__}", "Flatten with problem.space.pack.")
     if isinstance(given, np.ndarray) and given.dtype.kind not in "biufc":
         refuse(f"{what} needs numbers", f"an array of dtype {given.dtype}", "Flatten with problem.space.pack.")
-    v = torch.as_tensor(given)
+    v = tensor_of(given)
     if v.ndim not in (1, 2) or v.shape[0] != size:
         refuse(
             f"{what} needs a tensor of shape ({size},) or ({size}, k)",

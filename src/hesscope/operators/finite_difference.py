@@ -168,7 +168,9 @@ class FiniteDifferenceHessian(LinearOperator):
         return flat.double().to(self.device)
 
     def _unit(self, index: int) -> Tensor:
-        drawn = torch.randn(len(self._theta), generator=self._directions.child(index).torch(), dtype=torch.float64)
+        drawn = torch.randn(
+            len(self._theta), generator=self._directions.child(index).torch(), dtype=torch.float64, device="cpu"
+        )
         unit: Tensor = drawn / drawn.norm()
         return unit.to(self.device)
 

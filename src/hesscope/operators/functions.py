@@ -12,6 +12,7 @@ from torch import Tensor
 from ..arguments import need_call, need_count
 from ..errors import refuse
 from .base import LinearOperator
+from .tensors import tensor_of
 
 
 class FromFunction(LinearOperator):
@@ -51,7 +52,7 @@ class FromFunction(LinearOperator):
         return self._columns(self._adjoint or self._function, block)
 
     def _columns(self, function: Callable[[Tensor], Tensor], block: Tensor) -> Tensor:
-        images = [torch.as_tensor(function(column)) for column in block.unbind(1)]
+        images = [tensor_of(function(column)) for column in block.unbind(1)]
         for image in images:
             if image.shape != (self._size,):
                 refuse(
@@ -74,7 +75,7 @@ def from_scipy(given: Any) -> LinearOperator:
         refuse("a SciPy operator must be square", f"shape {given.shape}", "Multiply it by its transpose.")
 
     def product(matrix: Any) -> Callable[[Tensor], Tensor]:
-        return lambda v: torch.as_tensor(np.asarray(matrix.dot(v.numpy()), dtype=np.float64).ravel())
+        return lambda v: tensor_of(np.asarray(matrix.dot(v.numpy()), dtype=np.float64).ravel())
 
     # Algorithms test the symmetry of what they multiply by, and refuse a matrix that is not.
     return FromFunction(product(given), rows)

@@ -64,8 +64,8 @@ class Layout:
         for j in range(k):
             generator = rng.child(j).torch()
             if kind == "normal":
-                whole = torch.randn(self.size, generator=generator, dtype=torch.float64)
+                whole = torch.randn(self.size, generator=generator, dtype=torch.float64, device="cpu")
             else:
-                whole = torch.randint(0, 2, (self.size,), generator=generator).double().mul_(2).sub_(1)
+                whole = torch.randint(0, 2, (self.size,), generator=generator, device="cpu").double().mul_(2).sub_(1)
             columns.append(whole[self.local])
         return torch.stack(columns).to(device=device, dtype=dtype).T

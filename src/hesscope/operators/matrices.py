@@ -13,13 +13,14 @@ from ..measure import Array
 from .base import LinearOperator
 from .content import digest
 from .given import as_operator
+from .tensors import tensor_of
 
 
 def as_tensor(given: Tensor | Array, what: str) -> Tensor:
     """A tensor of floating-point numbers from a tensor or an array, as results from files hold them."""
     if not isinstance(given, Tensor | np.ndarray):
         refuse(f"{what} must be a tensor or an array", f"{type(given).__name__}", "Pass a torch.Tensor.")
-    tensor = torch.as_tensor(given)
+    tensor = tensor_of(given)
     return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.double()
 
 

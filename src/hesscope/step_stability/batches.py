@@ -92,7 +92,7 @@ def drawn(problem: Problem, batch_size: int, batches: int, rng: Rng) -> list[Any
             f"batch_size={batch_size} of {sum(known)} examples",
             "Give the problem more data, or leave batch_size out.",
         )
-    order = torch.randperm(sum(known), generator=rng.child("batches").torch())
+    order = torch.randperm(sum(known), generator=rng.child("batches").torch(), device="cpu")
     return [_gathered(problem, order[i * size : (i + 1) * size].sort().values, known) for i in range(number)]
 
 

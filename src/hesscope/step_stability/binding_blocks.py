@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..curvature import Problem
 from ..measure import Array
+from ..operators.tensors import tensor_of
 from ..partition import Grouping, Partition, as_partition
 from ..results.spectra import Eigenpairs
 from ..results.stability import Binding
@@ -22,7 +22,7 @@ def binding(problem: Problem, top: Eigenpairs, by: Grouping | Partition) -> Bind
     """
     partition = as_partition(by, problem)
     values = np.maximum(top.values, 0.0)
-    grams = _grams(torch.as_tensor(top.vectors), partition)
+    grams = _grams(tensor_of(top.vectors), partition)
     name = by if isinstance(by, str) else "blocks"
     least = float(values.min())
     return Binding(

@@ -44,7 +44,7 @@ def _copied(key: str, value: Any, device: torch.device) -> Any:
     if isinstance(value, Tensor):
         return value.detach().clone().to(device)
     if key in ("step", "mu_product") and isinstance(value, int | float):
-        return torch.tensor(float(value), dtype=torch.float32)
+        return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     return copy.copy(value)
 
 

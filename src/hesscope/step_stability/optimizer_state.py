@@ -70,7 +70,7 @@ class OptimizerState:
                 side = step.matrix.diagonal()
                 scale = (side if step.from_right else side[:, None]).expand(shape)
             else:
-                scale = torch.ones(shape, dtype=torch.float64) if step.scale is None else step.scale
+                scale = torch.ones(shape, dtype=torch.float64, device="cpu") if step.scale is None else step.scale
             pieces.append(self.relative(step.rule) * scale.reshape(-1))
         return torch.cat(pieces)
 
@@ -96,7 +96,11 @@ class OptimizerState:
         """Which parameters, flat, have a second moment so small that eps alone sets their P."""
         found = []
         for step, size in zip(self.tensors, self.space.sizes, strict=True):
-            found.append(torch.zeros(size, dtype=torch.bool) if step.floor is None else step.floor.reshape(-1).cpu())
+            found.append(
+                torch.zeros(size, dtype=torch.bool, device="cpu")
+                if step.floor is None
+                else step.floor.reshape(-1).cpu()
+            )
         return torch.cat(found)
 
     def relative(self, rule: StepRule) -> float:
@@ -119,8 +123,8 @@ class OptimizerState:
         return replace(self, tensors=tuple(changed))
 
     def _spread(self, numbers: list[float]) -> Tensor:
-        sizes = torch.tensor(self.space.sizes)
-        return torch.tensor(numbers, dtype=torch.float64).repeat_interleave(sizes)
+        sizes = torch.tensor(self.space.sizes, device="cpu")
+        return torch.tensor(numbers, dtype=torch.float64, device="cpu").repeat_interleave(sizes)
 
 
 def read_optimizer(

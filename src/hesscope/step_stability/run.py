@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-import torch
-
 from ..arguments import need_count
 from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..errors import InputError, refuse
 from ..linalg import eigenpairs
+from ..operators.tensors import tensor_of
 from ..partition import Grouping
 from ..results.spectra import Eigenpairs
 from ..results.stability import Binding, Stability
@@ -117,7 +116,7 @@ def _notes(problem: Problem, state: OptimizerState, top: Eigenpairs) -> list[str
         )
     if not problem.distributed:
         # A denominator that is all eps belongs to a parameter that has seen no gradient yet: the first one changes it.
-        share = float(torch.as_tensor(top.vectors)[state.floor.to(problem.device), 0].double().square().sum())
+        share = float(tensor_of(top.vectors)[state.floor.to(problem.device), 0].double().square().sum())
         if share > 0.1:
             notes.append(
                 f"{share:.0%} of the leading eigenvector lies on parameters whose gradients were below eps so far: their "

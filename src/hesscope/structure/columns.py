@@ -48,7 +48,7 @@ def column_tiles(
             block = operator.restricted(wanted, space.only([name]))
             # The block's rows follow the parameters' order; `pick` brings them into streaming order.
             position = {int(flat): k for k, flat in enumerate(_places(space, wanted).tolist())}
-            pick = torch.tensor([position[int(flat)] for flat in order[start:].tolist()])
+            pick = torch.tensor([position[int(flat)] for flat in order[start:].tolist()], device="cpu")
             for first, columns in _unit_products(block, skip):
                 yield start + first, columns[pick[first:]].T
         start += size
@@ -72,7 +72,7 @@ def _unit_products(operator: LinearOperator, skip: int) -> Iterator[tuple[int, T
 def _places(space: ParameterSpace, part: ParameterSpace) -> Tensor:
     """The flat positions of the tensors of `part`, in the order of the space."""
     places = dict(space.slices())
-    return torch.cat([torch.arange(places[name].start, places[name].stop) for name in part.names])
+    return torch.cat([torch.arange(places[name].start, places[name].stop, device="cpu") for name in part.names])
 
 
 def choose_method(operator: Hessian) -> None:

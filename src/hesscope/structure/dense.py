@@ -42,5 +42,5 @@ def dense_hessian(matrix_of: Problem | LinearOperator, matrix: MatrixName | None
     if stream.natural:
         return out
     back = torch.empty_like(stream.order)
-    back[stream.order] = torch.arange(n)
+    back[stream.order] = torch.arange(n, device="cpu")
     return out[back][:, back]

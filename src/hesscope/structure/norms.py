@@ -72,7 +72,7 @@ def block_norms(
     how = _way(source, stream, len(sampled), probes) if method == "auto" else method
     if how == "stochastic" and bool(torch.isin(sampled, labels[columns:]).any()):
         stream = Stream(source, structured=False)  # a block with both kinds of parameters
-        sampled = torch.arange(chosen.count)
+        sampled = torch.arange(chosen.count, device="cpu")
     if method == "auto" and how != "exact":
         each = "per block" if how == "stochastic" else "that all blocks share"
         warnings.warn(
@@ -146,7 +146,7 @@ def norm_products(
     if how != "stochastic":
         return columns if how == "exact" else probes
     mixed = bool(torch.isin(sampled, labels[columns:]).any())
-    return products_of(chosen, torch.arange(chosen.count) if mixed else sampled, probes)
+    return products_of(chosen, torch.arange(chosen.count, device="cpu") if mixed else sampled, probes)
 
 
 def _refuse_too_many(blocks: int) -> None:

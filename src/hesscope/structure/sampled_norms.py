@@ -34,7 +34,9 @@ class SampledSquares:
         for block in columns.tolist()[self.steps.done("columns") :]:
             self.mean[:, block], self.variance[:, block] = self._column(block)
             self.steps.made("columns", self._state)
-        rank = torch.zeros(self.partition.count, dtype=torch.long)  # 2: known exactly, 1: sampled, 0: not asked for
+        rank = torch.zeros(
+            self.partition.count, dtype=torch.long, device="cpu"
+        )  # 2: known exactly, 1: sampled, 0: not asked for
         rank[columns] = 1 + (self.partition.sizes[columns] <= self.probes).long()
         own, other = rank[None], rank[:, None]
         share = torch.where(own > other, 1.0, torch.where(own == other, 0.5, 0.0)).double()
@@ -46,15 +48,17 @@ class SampledSquares:
     def _column(self, block: int) -> tuple[Tensor, Tensor]:
         operator, inside = self.operator, self.partition.indices(block)
         size, exact = len(inside), len(inside) <= self.probes
-        draws = torch.zeros(operator.shape[1], size if exact else self.probes, dtype=operator.dtype)
-        draws[inside] = torch.eye(size, dtype=draws.dtype) if exact else self._drawn(block, size).to(draws)
+        draws = torch.zeros(operator.shape[1], size if exact else self.probes, dtype=operator.dtype, device="cpu")
+        draws[inside] = (
+            torch.eye(size, dtype=draws.dtype, device="cpu") if exact else self._drawn(block, size).to(draws)
+        )
         draws = draws.to(operator.device)
         # Processes that share the vectors draw the same ones, and hold a part each.
         image = operator.row_layout.gather(operator.apply(draws[operator.layout.local])).double().square_().cpu()
-        samples = torch.zeros(self.partition.count, draws.shape[1], dtype=torch.float64)
+        samples = torch.zeros(self.partition.count, draws.shape[1], dtype=torch.float64, device="cpu")
         samples.index_add_(0, self.partition.labels, image)
         if exact:
-            return samples.sum(1), torch.zeros(len(samples), dtype=torch.float64)
+            return samples.sum(1), torch.zeros(len(samples), dtype=torch.float64, device="cpu")
         mean, stderr = mean_of_squares(samples)
         return mean, stderr**2
 
@@ -65,7 +69,7 @@ class SampledSquares:
         chance find no spread: up to 63 % of two were wrong, and sure of it.
         """
         generator = self.rng.child("block norms", block).torch()
-        normal = torch.randn(size, self.probes, generator=generator, dtype=torch.float64)
+        normal = torch.randn(size, self.probes, generator=generator, dtype=torch.float64, device="cpu")
         lengths: Tensor = torch.linalg.vector_norm(normal, dim=0)
         return normal * (math.sqrt(size) / lengths)
 

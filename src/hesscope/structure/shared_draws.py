@@ -44,7 +44,7 @@ def _parts(problem: Problem, wanted: int) -> Iterator[tuple[int, OutputLoss]]:
 
 def _of_part(problem: Problem, rows: OutputLoss, draws: int, order: Tensor, rng: Rng) -> Tensor:
     leaves: list[Any] = list(problem.leaves().values())
-    out = torch.zeros(draws, problem.space.size, dtype=problem.dtype)
+    out = torch.zeros(draws, problem.space.size, dtype=problem.dtype, device="cpu")
     if rows.f.requires_grad and len(rows.f):
         for draw, place in enumerate(out):
             pieces = pull_back([rows.f], leaves, [rows.random_column(rng.child(draw).torch())])

@@ -57,7 +57,7 @@ class SharedNorms:
     def _pair_sums(self, gradients: Tensor) -> Tensor:
         """R_s = Σ_(t≠s) Σ_(parts) (g_sI · g_tI)(g_sJ · g_tJ) for every draw s: `(draws, B, B)`."""
         blocks, (count, parts, _) = self.partition.count, gradients.shape
-        sums = torch.zeros(count, blocks, blocks, dtype=torch.float64)
+        sums = torch.zeros(count, blocks, blocks, dtype=torch.float64, device="cpu")
         for s in range(count - 1):
             for t, gram in enumerate(self._grams(gradients, s).unbind(1), s + 1):
                 flat = gram.reshape(blocks, parts * parts)

@@ -129,7 +129,7 @@ def _own_weights(seen: Activations, layer: int) -> list[tuple[int, Tensor]]:
     if layer in seen.hidden:
         out = []
         for rows in seen.rows(layer):
-            places = torch.arange(rows.count)
+            places = torch.arange(rows.count, device="cpu")
             out.append((rows.first, rows.curvature[layer][:, places, rows.first + places]))
         return out
     curvature = seen.output

@@ -57,7 +57,7 @@ class Squares:
         """A tile of the upper triangle counts for both halves, its part on the diagonal once."""
         a, (rows, width) = tile.start, tile.values.shape
         square = tile.values.double().square_().cpu()
-        by_row = torch.zeros(len(self.total), width, dtype=torch.float64)
+        by_row = torch.zeros(len(self.total), width, dtype=torch.float64, device="cpu")
         by_row.index_add_(0, self.labels[a : a + rows], square)
         sums = torch.zeros_like(self.total)
         sums.index_add_(1, self.labels[a + rows : a + width], by_row[:, rows:])
@@ -95,8 +95,8 @@ class Squares:
             here = blocks[p][rows.first : rows.first + rows.count]
             for q, weights in rows.curvature.items():
                 if q == p:
-                    upper = torch.ones(rows.count, outputs).triu(rows.first).bool()
-                    squares = torch.zeros(rows.count, outputs, dtype=torch.float64)
+                    upper = torch.ones(rows.count, outputs, dtype=torch.bool, device="cpu").triu(rows.first)
+                    squares = torch.zeros(rows.count, outputs, dtype=torch.float64, device="cpu")
                     squares[upper] = within.squares(weights[:, upper]).cpu()
                 elif q not in rows.moved:
                     across.setdefault(q, PairNorms(seen.inputs[p], seen.inputs[q]))
@@ -137,7 +137,7 @@ def output_squares(seen: Activations) -> Tensor:
         out = softmax_squares(curvature.p, x).cpu()
         out.diagonal().copy_(pairs.squares(curvature.diagonal()))
         return out
-    out = torch.zeros(outputs, outputs, dtype=torch.float64)
+    out = torch.zeros(outputs, outputs, dtype=torch.float64, device="cpu")
     for i in range(outputs):
         out[i, i:] = pairs.squares(curvature.row(i, i)).cpu()
     return out

@@ -116,15 +116,15 @@ class Structure:
     def positions(self) -> Tensor:
         """Flat positions in streaming order: the other tensors, then each layer neuron by neuron."""
         places = dict(self.problem.space.slices())
-        parts = [torch.arange(places[name].start, places[name].stop) for name in self.others]
+        parts = [torch.arange(places[name].start, places[name].stop, device="cpu") for name in self.others]
         for layer in self.layers:
             columns = []
             if layer.weight:
                 place = places[layer.weight]
-                columns.append(torch.arange(place.start, place.stop).view(layer.outputs, layer.inputs))
+                columns.append(torch.arange(place.start, place.stop, device="cpu").view(layer.outputs, layer.inputs))
             if layer.bias:
                 place = places[layer.bias]
-                columns.append(torch.arange(place.start, place.stop).view(layer.outputs, 1))
+                columns.append(torch.arange(place.start, place.stop, device="cpu").view(layer.outputs, 1))
             parts.append(torch.cat(columns, 1).reshape(-1))
         return torch.cat(parts)
 
@@ -194,7 +194,9 @@ def _reaches_the_loss(run: Capture, last: LayerFacts) -> bool:
     same, kept = _selected_rows(f, z)
     if not same:
         return False
-    cotangent = torch.randn(f.shape, generator=Rng(0).child("structure", "output").torch()).to(f)
+    cotangent = torch.randn(
+        f.shape, generator=Rng(0).child("structure", "output").torch(), dtype=torch.float64, device="cpu"
+    ).to(f)
     (pulled,) = torch.autograd.grad(f, z, cotangent, retain_graph=True)
     rows = pulled.reshape(-1, pulled.shape[-1])
     return torch.equal(rows if kept is None else rows[kept], cotangent)
@@ -211,7 +213,7 @@ def _selected_rows(f: Tensor, z: Tensor) -> tuple[bool, Tensor | None]:
     if len(flat) == len(f) and torch.equal(flat, f.detach()):
         return True, None
     numbering = torch.zeros_like(f)
-    numbering[:, 0] = torch.arange(1, len(f) + 1)
+    numbering[:, 0] = torch.arange(1, len(f) + 1, device="cpu")
     (pulled,) = torch.autograd.grad(f, z, numbering, retain_graph=True, materialize_grads=True)
     number = pulled.reshape(-1, z.shape[-1])[:, 0].round().long()
     kept = torch.nonzero(number).squeeze(1)

@@ -38,7 +38,7 @@ class Stream:
         if known:
             source.need_right()  # structure proves itself by double backward, which must be right itself
         self.structure = Structure.of(source.problem) if known and source.problem is not None else None
-        self.order = torch.arange(source.size) if self.structure is None else self.structure.positions()
+        self.order = torch.arange(source.size, device="cpu") if self.structure is None else self.structure.positions()
 
     @property
     def layers(self) -> tuple[LinearLayer, ...]:
@@ -71,7 +71,7 @@ class Stream:
     @property
     def natural(self) -> bool:
         """Whether the streaming order is that of the parameters."""
-        return torch.equal(self.order, torch.arange(len(self.order)))
+        return torch.equal(self.order, torch.arange(len(self.order), device="cpu"))
 
     def __iter__(self) -> Iterator[Tile]:
         yield from self.other_tiles()

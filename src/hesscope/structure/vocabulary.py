@@ -87,7 +87,7 @@ def _pair_weights(curvature: SoftmaxCurvature, pairs: Tensor) -> Tensor:
 
 def _chunks(norms: PairNorms, count: int, weights: Callable[[int, int], Tensor]) -> Tensor:
     parts = [norms.squares(weights(a, min(count, a + _COLUMNS))).cpu() for a in range(0, count, _COLUMNS)]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64, device="cpu")
 
 
 def _pairs(pairs: Sequence[tuple[int, int]] | None, sampled: int, classes: int, rng: Rng) -> Tensor:
@@ -97,8 +97,8 @@ def _pairs(pairs: Sequence[tuple[int, int]] | None, sampled: int, classes: int, 
             isinstance(pair, tuple | list) and len(pair) == 2 and all(is_count(c, 0) and c < classes for c in pair)
         ):
             refuse(f"a pair must be two classes in [0, {classes})", f"{pair!r}", "Pass pairs=[(0, 1)].")
-    asked = torch.tensor([list(pair) for pair in pairs or ()], dtype=torch.int64).reshape(-1, 2)
+    asked = torch.tensor([list(pair) for pair in pairs or ()], dtype=torch.int64, device="cpu").reshape(-1, 2)
     generator = rng.child("pairs").torch()
-    first = torch.randint(0, classes, (sampled,), generator=generator)
-    second = (first + torch.randint(1, classes, (sampled,), generator=generator)) % classes
+    first = torch.randint(0, classes, (sampled,), generator=generator, device="cpu")
+    second = (first + torch.randint(1, classes, (sampled,), generator=generator, device="cpu")) % classes
     return torch.cat([asked, torch.stack([first, second], 1)])

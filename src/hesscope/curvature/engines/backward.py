@@ -94,4 +94,4 @@ def size_of(tensor: Tensor) -> Tensor:
 
 def noise_like(rng: Rng, like: Tensor) -> Tensor:
     """Normal numbers in the shape of a tensor, the same on every device."""
-    return torch.randn(like.shape, generator=rng.torch(), dtype=torch.float64).to(like)
+    return torch.randn(like.shape, generator=rng.torch(), dtype=torch.float64, device="cpu").to(like)

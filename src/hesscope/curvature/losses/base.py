@@ -88,4 +88,4 @@ class _OutputGradient(torch.autograd.Function):
 
 def random_signs(shape: torch.Size | tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
     """±1 with equal odds, drawn on the CPU so that every device sees the same signs."""
-    return torch.randint(0, 2, tuple(shape), generator=generator).mul_(2).sub_(1).to(like)
+    return torch.randint(0, 2, tuple(shape), generator=generator, device="cpu").mul_(2).sub_(1).to(like)

@@ -119,7 +119,7 @@ def _parts(z: Tensor, t: Any) -> tuple[tuple[Tensor, Any], list[tuple[Tensor, An
     """The batch twice over, shuffled, and two uneven parts of it (so that a single example has parts, too)."""
     if not isinstance(t, Tensor) or not z.ndim or not t.ndim or len(z) != len(t) or not len(z):
         return None
-    order = torch.randperm(len(z), generator=Rng(0).child("reduction").torch()).to(z.device)
+    order = torch.randperm(len(z), generator=Rng(0).child("reduction").torch(), device="cpu").to(z.device)
     z, t = torch.cat([z[order], z]), torch.cat([t[order], t])
     cut = max(1, len(z) // 3)
     return (z, t), [(z[:cut], t[:cut]), (z[cut:], t[cut:])]

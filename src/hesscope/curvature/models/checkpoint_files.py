@@ -186,7 +186,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 def _entry(data: np.ndarray[Any, Any], entry: dict[str, Any]) -> Tensor:
     dtype, (begin, end) = _DTYPES[entry["dtype"]], entry["data_offsets"]
     shape = [int(size) for size in entry["shape"]]
-    size = int(np.prod(shape, dtype=np.int64)) * torch.empty((), dtype=dtype).element_size()
+    size = int(np.prod(shape, dtype=np.int64)) * torch.empty((), dtype=dtype, device="cpu").element_size()
     if not 0 <= begin <= end <= data.size or end - begin != size or min(shape, default=0) < 0:
         raise ValueError("sizes do not agree")
     return torch.from_numpy(np.array(data[begin:end])).view(dtype).reshape(shape)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ...arguments import listed
 from ...errors import refuse
 from ...operators.finite import all_finite
+from ...operators.tensors import tensor_of
 from ...space import ParameterSpace
 from ..gradient_mode import plain
 from .checkpoint_files import matched
@@ -152,7 +153,7 @@ def names_in_checkpoints(model: nn.Module) -> list[str]:
 
 def _tensor(name: str, value: Any) -> Tensor:
     try:
-        return torch.as_tensor(value)
+        return tensor_of(value)
     except (TypeError, ValueError, RuntimeError):
         refuse(f"{name!r} must be a tensor", type(value).__name__, "Use torch.as_tensor on numbers.")
 

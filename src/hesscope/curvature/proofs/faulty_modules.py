@@ -78,7 +78,8 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
         tensors = [t for t in (output if isinstance(output, tuple | list) else [output]) if isinstance(t, Tensor)]
         # A cubic projection: its slope depends on the output, so that every part of the second derivative shows.
         total = sum(
-            (_projection(t) for t in tensors if t.is_floating_point()), start=torch.zeros((), dtype=torch.float64)
+            (_projection(t) for t in tensors if t.is_floating_point()),
+            start=torch.zeros((), dtype=torch.float64, device="cpu"),
         )
         if not total.requires_grad:
             return [torch.zeros_like(v) for v in values]
@@ -120,7 +121,7 @@ def _projection(t: Tensor) -> Tensor:
 
 def _noise(like: Tensor, index: int) -> Tensor:
     generator = Rng(0).child("faulty modules", index).torch()
-    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64, device="cpu").to(like)
 
 
 def _flat(tensors: Any) -> Tensor:

@@ -31,7 +31,7 @@ def scattered_examples(batches: Iterable[Any], count: int, rng: Rng) -> list[Any
     if any(size is None for size in sizes):
         return None
     known = [size or 0 for size in sizes]
-    places = torch.randperm(sum(known), generator=rng.torch())[:count].sort().values
+    places = torch.randperm(sum(known), generator=rng.torch(), device="cpu")[:count].sort().values
     groups: list[Any] = []
     start = 0
     for batch, size in zip(batches, known, strict=False):
@@ -63,7 +63,7 @@ def are_independent(evaluate: Evaluate, groups: Sequence[Any], rng: Rng) -> bool
         if size < 2:
             continue
         tested = True
-        order = torch.randperm(size, generator=rng.torch())
+        order = torch.randperm(size, generator=rng.torch(), device="cpu")
         pieces = [take(group, order[a:b]) for a, b in _uneven(size)]
         try:
             whole, parts = _Sum(evaluate(take(group, order))), [_Sum(evaluate(piece)) for piece in pieces]
@@ -85,7 +85,7 @@ def halves_add_up(evaluate: Evaluate, batches: Iterable[Any], whole: Evaluate | 
         size = examples_in(batch) or 0
         if size < 2:
             continue
-        order = torch.randperm(size, generator=Rng(0).child("halves", index).torch())
+        order = torch.randperm(size, generator=Rng(0).child("halves", index).torch(), device="cpu")
         halves = [take(batch, places) for places in (order[: (size + 1) // 2], order[(size + 1) // 2 :])]
         try:
             known = None if whole is None else _Sum(whole(batch)).in_order(order)

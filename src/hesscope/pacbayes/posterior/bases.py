@@ -100,7 +100,9 @@ def predicted_bases(problem: Problem) -> dict[str, Basis]:
 
 def _forward_moments(problem: Problem, layers: list[LayerFacts]) -> tuple[dict[str, Tensor], Tensor]:
     """E[x xᵀ] of every layer and E[A], A = diag(p) - p pᵀ, by forward passes."""
-    inputs = {layer.name: torch.zeros(layer.inputs, layer.inputs, dtype=torch.float64) for layer in layers}
+    inputs = {
+        layer.name: torch.zeros(layer.inputs, layer.inputs, dtype=torch.float64, device="cpu") for layer in layers
+    }
     output: Tensor | None = None
     count = 0
     for batch in problem.batches:

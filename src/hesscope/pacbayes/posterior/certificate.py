@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...measure import Array
+from ...operators.tensors import tensor_of
 from ...result import Result
 from ...rng import Rng
 from ..bounds import Bound, Grid, bound
@@ -51,9 +52,9 @@ class Certificate(Result):
         found = {}
         for name, mean in self.mean.items():
             basis = Basis(*(_tensor(part.get(name)) for part in (self.rows, self.columns)))
-            noise = torch.randn(self.variance[name].shape, generator=generator, dtype=torch.float64)
-            scaled = (noise * torch.as_tensor(self.variance[name]).double().sqrt()).to(torch.as_tensor(mean).dtype)
-            found[name] = torch.as_tensor(mean) + basis.back(scaled, mean.shape)
+            noise = torch.randn(self.variance[name].shape, generator=generator, dtype=torch.float64, device="cpu")
+            scaled = (noise * tensor_of(self.variance[name]).double().sqrt()).to(tensor_of(mean).dtype)
+            found[name] = tensor_of(mean) + basis.back(scaled, mean.shape)
         return found
 
     def lines(self) -> list[str]:
@@ -101,7 +102,7 @@ def gibbs_error(network: StochasticNetwork, sample: Sample, settings: Settings, 
         total = 0.0
         for number in range(settings.batch_draws):
             generator = rng.child("draw", number).torch()
-            which = torch.randint(0, sample.size, (_MINIBATCH,), generator=generator)
+            which = torch.randint(0, sample.size, (_MINIBATCH,), generator=generator, device="cpu")
             total += _wrong(network, sample.take(which), "batch", generator) / _MINIBATCH
         return total / settings.batch_draws, settings.batch_draws
 
@@ -118,4 +119,4 @@ def _wrong(network: StochasticNetwork, batch: Any, noise: Any, generator: torch.
 
 
 def _tensor(array: Array | None) -> Tensor | None:
-    return None if array is None else torch.as_tensor(array)
+    return None if array is None else tensor_of(array)

@@ -36,7 +36,9 @@ class Posterior:
         self.log_scale: Named = {name: torch.zeros_like(mean) for name, mean in self.mean.items()}
         self.log_curvature: dict[str, tuple[Tensor, Tensor]] = {}
         self.groups = {name: i if per_tensor else 0 for i, name in enumerate(weights)}
-        self.log_prior = torch.zeros(max(self.groups.values()) + 1, dtype=torch.float64)  # ½ log λ of each group
+        self.log_prior = torch.zeros(
+            max(self.groups.values()) + 1, dtype=torch.float64, device="cpu"
+        )  # ½ log λ of each group
 
     def weights(self) -> Named:
         """w in the standard basis."""
@@ -92,7 +94,7 @@ class Posterior:
                 sizes[self.groups[name]] += size
             self.log_prior = 0.5 * (totals / sizes).log()
             self.below_ceiling(refit)
-        total = torch.zeros((), dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64, device="cpu")
         for name, (squares, entropy, size) in sums.items():
             log_variance = 2 * self.log_prior[self.groups[name]]
             total = total + 0.5 * (squares / log_variance.exp() - size + size * log_variance) - entropy

@@ -16,6 +16,7 @@ from torch import Tensor
 from ...arguments import shown
 from ...curvature import Problem
 from ...errors import refuse
+from ...operators.tensors import tensor_of
 
 Init = Mapping[str, Any] | str | os.PathLike[str]
 
@@ -55,7 +56,7 @@ def prior_centre(problem: Problem, init: Init | None) -> dict[str, Tensor]:
 def _real(name: str, value: Any) -> Tensor:
     """One parameter's initial values."""
     try:
-        found = torch.as_tensor(value).detach()
+        found = tensor_of(value).detach()
     except (TypeError, ValueError, RuntimeError):
         refuse(f"init[{name!r}] must be a tensor or an array", shown(value), "Pass model.state_dict().")
     if found.is_complex():

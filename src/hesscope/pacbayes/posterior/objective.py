@@ -37,7 +37,10 @@ def expected_error(
     contrast = (eye * classes - 1) / (classes - 1)
     along = contrast[labels] @ turn  # dᵀU
     spread = (variance * along.square()).sum(1, keepdim=True) + 1e-20  # dᵀCd
-    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype).to(mean.device) * (variance + 1e-20).sqrt()
+    noise = (
+        torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device="cpu").to(mean.device)
+        * (variance + 1e-20).sqrt()
+    )
     response = variance * along / spread  # Uᵀ C d / dᵀCd
     rest = (mean + noise - response * (noise * along).sum(1, keepdim=True)) @ turn.T
     slope = response @ turn.T

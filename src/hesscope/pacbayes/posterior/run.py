@@ -18,6 +18,7 @@ from ...errors import refuse
 from ...linalg.checkpoint import Store
 from ...operators import Layout
 from ...operators.content import digest
+from ...operators.tensors import tensor_of
 from ...rng import Rng
 from ..bounds import Grid
 from ..settings import METHODS, Settings
@@ -109,7 +110,7 @@ class Run:
 
     def _bases(self) -> dict[str, Basis]:
         count = min(self.settings.basis_examples, self.sample.size)
-        order = torch.randperm(self.sample.size, generator=self.rng.child("basis", self.epoch).torch())
+        order = torch.randperm(self.sample.size, generator=self.rng.child("basis", self.epoch).torch(), device="cpu")
         part = self.sample.part(self.problem.at(self.posterior.weights()), order[:count])
         return predicted_bases(part) if self.method.basis == "predicted" else kronecker_bases(part)
 
@@ -130,7 +131,7 @@ class Run:
                 mean.grad.mul_((2 * self.posterior.log_deviation(name)).exp().mul_(self.settings.batch_size))
 
     def _one_epoch(self, tell: Callable[[int, float], object] | None) -> list[float]:
-        order = torch.randperm(self.sample.size, generator=self.rng.child("order", self.epoch).torch())
+        order = torch.randperm(self.sample.size, generator=self.rng.child("order", self.epoch).torch(), device="cpu")
         noise = self.rng.child("noise", self.epoch).torch()
         errors = []
         for step, which in enumerate(torch.split(order, self.settings.batch_size)):
@@ -193,7 +194,7 @@ class Run:
             state |= {f"{key}-{i}": value.detach().cpu().numpy() for key, value in parts.items()}
         for number, optimiser in enumerate(self.optimisers):
             for index, moments in optimiser.state_dict()["state"].items():
-                kept = {key: np.asarray(torch.as_tensor(v).cpu()) for key, v in moments.items() if v is not None}
+                kept = {key: np.asarray(tensor_of(v).cpu()) for key, v in moments.items() if v is not None}
                 state |= {f"optimiser-{number}-{index}-{key}": value for key, value in kept.items()}
         return state
 

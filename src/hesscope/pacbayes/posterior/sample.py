@@ -73,5 +73,5 @@ def split(problem: Problem, count: int) -> tuple[Problem, Problem]:
     sample = Sample(need_problem(problem))
     if not is_count(count, 1) or not 0 < count < sample.size - 1:
         refuse(f"a split must leave examples on both sides of {sample.size}", f"{count!r}", "Try half of them.")
-    order = torch.arange(sample.size)
+    order = torch.arange(sample.size, device="cpu")
     return sample.part(problem, order[:count]), sample.part(problem, order[count:])

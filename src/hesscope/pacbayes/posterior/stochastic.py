@@ -143,4 +143,4 @@ def _weight(layer: LayerFacts) -> str:
 
 
 def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device="cpu").to(like.device)

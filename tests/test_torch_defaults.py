@@ -1,0 +1,113 @@
+"""torch's default device and type are the user's: nothing here may depend on them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import hesscope as hs
+from source_tree import SOURCE as TREE
+
+Answer = Tensor | np.ndarray[Any, Any] | float
+SOURCE = TREE / "hesscope"
+FACTORIES = {
+    *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "logspace", "tensor", "as_tensor"),
+    *("rand", "randn", "randint", "randperm", "triu_indices", "tril_indices"),
+}
+FLOATING = {"zeros", "ones", "empty", "eye", "linspace", "logspace", "rand", "randn"}
+OWN = ("experiments", "zoo")  # networks and papers of our own, run as a user's script is
+
+
+def _calls() -> Iterator[tuple[str, str, set[str | None]]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.relative_to(SOURCE).parts[0] in OWN:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = node.func if isinstance(node, ast.Call) else None
+            if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)):
+                continue
+            if isinstance(node, ast.Call) and called.value.id == "torch" and called.attr in FACTORIES:
+                where = f"{path.relative_to(SOURCE)}:{node.lineno}"
+                yield where, called.attr, {keyword.arg for keyword in node.keywords}
+
+
+def test_new_tensors_say_where_they_are_and_of_which_type() -> None:
+    calls = list(_calls())
+    assert len(calls) > 100
+    assert [where for where, _, given in calls if "device" not in given] == []
+    assert [where for where, name, given in calls if name in FLOATING and "dtype" not in given] == []
+
+
+@contextmanager
+def _defaults(device: str | None, dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_device(device)
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(before)
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    layers = (
+        nn.Conv1d(2, 3, 2),
+        nn.BatchNorm1d(3),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(9, 3),
+        nn.ReLU(),
+        nn.Linear(3, 3),
+    )
+    return nn.Sequential(*layers).eval()
+
+
+ASKED: dict[str, Callable[[hs.Problem], Answer]] = {
+    "gradient": lambda p: p.gradient(),
+    "eigenpairs": lambda p: hs.eigenpairs(hs.Hessian(p), 2).values,
+    "trace": lambda p: float(hs.trace(hs.Hessian(p)).value),
+    "probes": lambda p: float(hs.trace(hs.Hessian(p), method="xtrace", tol=0.2).value),
+    "diagonal": lambda p: np.asarray(hs.diagonal(hs.Hessian(p)).value),
+    "solve": lambda p: np.asarray(hs.solve(hs.GaussNewton(p) + 1.0, np.ones(p.space.size)).x),
+    "norms": lambda p: hs.block_norms(p, "neuron").norms,
+    "spectra": lambda p: hs.block_spectra(p, "layer").nodes[0],
+    "fisher": lambda p: hs.Fisher(p, kind="mc").dense(),
+    "layer": lambda p: hs.layer_hessian(p, "4").dense(),
+    "factors": lambda p: hs.decouple(p, "0").operator.dense(),
+    "table": lambda p: hs.per_layer(p).trace,
+    "double": lambda p: p.cast(torch.float64).gradient(),
+}
+
+
+def _answers(model: nn.Module, data: TensorDataset) -> dict[str, Answer]:
+    problem = hs.Problem.of(model, "cross_entropy", data, batch_size=5)
+    return {name: ask(problem) for name, ask in ASKED.items()}
+
+
+@cache
+def _usual() -> tuple[nn.Module, TensorDataset, dict[str, Answer]]:
+    model, draw = _model(), hs.Rng(0).torch()
+    data = TensorDataset(torch.randn(12, 2, 4, generator=draw), torch.randint(0, 3, (12,), generator=draw))
+    return model, data, _answers(model, data)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"), [("meta", torch.float32), (None, torch.float64), (None, torch.bfloat16)], ids=str
+)
+def test_numbers_are_the_same_whatever_torch_defaults_to(device: str | None, dtype: torch.dtype) -> None:
+    model, data, plain = _usual()
+    with _defaults(device, dtype):
+        found = _answers(model, data)
+    for name, value in plain.items():
+        np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
