@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 import hesscope as hs
 from curvature.cases import CASES, WrongSquare
-from hesscope.curvature.proofs.derivatives import prove_hessian, prove_jacobian
+from hesscope.curvature.proofs.derivatives import Proof, prove_hessian, prove_jacobian
 from hesscope.errors import DerivativeError
 from hesscope.zoo.data import load
 from hesscope.zoo.resnets import load_cifar_resnet
@@ -260,3 +261,24 @@ def test_the_proof_is_made_once_per_problem(monkeypatch: pytest.MonkeyPatch) -> 
     H = hs.Hessian(problem)
     H @ torch.ones(problem.space.size)
     assert len(calls) <= 2 * len(list(problem.batches)) + 1  # the graphs of this operator, and no second proof
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the kernel does not tell peaks")
+@pytest.mark.parametrize(("prove", "vectors"), [(prove_hessian, 8.5), (prove_jacobian, 6.5)])
+def test_few_vectors_are_there_at_once(prove: Callable[[hs.Problem], Proof], vectors: float) -> None:
+    """Of a large network, vectors are what a proof takes memory for: point, direction, gradients and their differences."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(256, 6000), nn.Tanh(), nn.Linear(6000, 256))
+    problem = hs.Problem.of(model, "cross_entropy", (torch.randn(2, 256), torch.tensor([3, 200])))
+    assert problem.probe.dtype == torch.float64
+    _ = problem.totals
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = resident("VmRSS")
+    assert prove(problem).right
+    assert resident("VmHWM") - before <= vectors * 8 * problem.space.size
+
+
+def resident(what: str) -> int:
+    found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1]) * 1024

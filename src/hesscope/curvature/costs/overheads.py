@@ -12,7 +12,7 @@ from ...operators import Layout
 from ..data import first_examples
 from ..problem import Problem
 
-_PROOF_VECTORS = 15  # of float64 that are alive at once: points, directions, gradients and their differences
+_PROOF_VECTORS = 8  # of float64 that are alive at once: parameters, point, direction, gradients and their differences
 _PROOF_GRADIENTS = 24  # of a few examples, a product counted as what it takes
 _PROOF_EXAMPLES = 8
 _ROWS, _COLUMNS = 1 << 21, 8  # of a basis small enough to be timed in passing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,15 @@ from torch import Tensor
 from ...errors import DerivativeError, HesscopeError, refuse
 from ...rng import Rng
 from ..data import examples_in, map_tensors
-from ..engines.backward import hessian_product, jacobian_product, noise_like, random_direction, size_of
+from ..engines.backward import (
+    hessian_product,
+    jacobian_product,
+    noise_like,
+    place_of,
+    pull_back,
+    random_direction,
+    size_of,
+)
 from ..engines.memory import is_out_of_memory
 from ..gradient_mode import differentiable
 from ..losses.base import OutputLoss
@@ -97,15 +105,35 @@ def _once(problem: Problem, what: str, gap_of: Callable[[_Trial, Precision], flo
 
 
 class _Trial:
-    """A point near θ at which no unit sits on a kink, and a direction; both in proportion to the size of each tensor."""
+    """A point near θ at which no unit sits on a kink, and a direction; both in proportion to the size of each tensor.
 
-    def __init__(self, problem: Problem, batches: list[Any], moves: Tensor, index: int) -> None:
+    Of large networks, vectors are what the proof takes most memory for: each is made in its place, and goes early.
+    """
+
+    def __init__(self, problem: Problem, batches: list[Any], held: Mapping[str, list[int]], index: int) -> None:
         rng = Rng(0).child("derivative proof", index)
-        self.problem, self.batches = problem, batches
-        self.scale = torch.cat([size_of(t).expand(t.numel()) for t in problem.parameters.values()])
-        start = problem.space.pack(list(problem.parameters.values()), self.scale)
-        self.theta = start + _DISPLACEMENT * self.scale * noise_like(rng.child("point"), self.scale)
-        self.v = self.scale * noise_like(rng.child("direction"), self.scale) * moves
+        self.problem, self.batches, self.held = problem, batches, held
+        own = list(problem.parameters.values())
+        self.sizes = [float(size_of(t)) for t in own]
+        flat = torch.empty(problem.space.size, dtype=problem.dtype, device=problem.device)
+        self.v = self.in_units(noise_like(rng.child("direction"), flat))
+        self.theta = self.in_units(noise_like(rng.child("point"), flat)).mul_(_DISPLACEMENT)
+        for piece, tensor in zip(problem.space.unpack(self.theta), own, strict=True):
+            piece += tensor
+        self.without_held(self.v)
+
+    def in_units(self, flat: Tensor) -> Tensor:
+        """Each tensor's part times its size, in place."""
+        for size, (_, place) in zip(self.sizes, self.problem.space.slices(), strict=True):
+            flat[place] *= size
+        return flat
+
+    def without_held(self, flat: Tensor) -> Tensor:
+        """Zero where torch holds entries constant, in place."""
+        for name, piece in zip(self.problem.space.names, self.problem.space.unpack(flat), strict=True):
+            if name in self.held:
+                piece[self.held[name]] = 0
+        return flat
 
     def on(self, batches: list[Any]) -> _Trial:
         """The same point and direction on other data."""
@@ -114,7 +142,7 @@ class _Trial:
         return trial
 
     def at(self, step: float) -> dict[str, Tensor]:
-        pieces = self.problem.space.unpack(self.theta + step * self.v)
+        pieces = self.problem.space.unpack(torch.add(self.theta, self.v, alpha=step))
         own = self.problem.parameters
         return {name: piece.to(own[name]) for name, piece in zip(own, pieces, strict=True)}
 
@@ -129,11 +157,37 @@ class _Trial:
         return torch.stack(values).double().sum().reshape(1)
 
     def gradient(self, step: float) -> Tensor:
-        total = torch.zeros_like(self.scale)
+        total = torch.zeros_like(self.theta)
         leaves = {name: tensor.requires_grad_() for name, tensor in self.at(step).items()}
         for batch in self.batches:
-            total += self.problem.space.pack(self.problem.batch_gradient(batch, leaves, create_graph=False), total)
+            self._add(self.problem.batch_gradient(batch, leaves, create_graph=False), total)
         return total
+
+    def product(self) -> Tensor:
+        """H v by double backward."""
+        total = torch.zeros_like(self.theta)
+        leaves = {name: tensor.requires_grad_() for name, tensor in self.at(0.0).items()}
+        pieces = self.problem.space.unpack(self.v)
+        for batch in self.batches:
+            gradients = self.problem.batch_gradient(batch, leaves, create_graph=True)
+            live = [
+                (place_of(g), d.to(g))
+                for g, d in zip(gradients, pieces, strict=True)
+                if g is not None and g.requires_grad
+            ]
+            del gradients  # their numbers are not needed any more, and as many as there are parameters
+            if live:
+                sources, along = zip(*live, strict=True)
+                self._add(pull_back(sources, list(leaves.values()), along, keep=False), total)
+        return total
+
+    def _add(self, pieces: Sequence[Tensor | None], total: Tensor) -> None:
+        """Add tensors to their places, and let each go on the way."""
+        left = list(pieces)
+        for index, (_, place) in enumerate(self.problem.space.slices()):
+            piece, left[index] = left[index], None
+            if piece is not None:
+                total[place] += piece.detach().reshape(-1)
 
     def outputs(self, step: float) -> Tensor:
         return torch.cat([t.f.detach().reshape(-1) for t in self.terms(step) if isinstance(t, OutputLoss)])
@@ -144,16 +198,20 @@ class _Trial:
 
 def _hessian_gap(trial: _Trial, precision: Precision) -> float:
     steps, rounding = precision.steps, precision.rounding
-    gradient = trial.gradient(0.0)
-    slope, size = (gradient @ trial.v).reshape(1), float((gradient * trial.v).norm())
+    along = trial.gradient(0.0).mul_(trial.v)
+    slope, size = along.sum().reshape(1), float(along.norm())
+    del along
     first = best_gap(trial.loss, slope, steps=steps, rounding=rounding, size=size)
     if first > precision.tolerance:
         return first
-    product = hessian_product(trial.problem, trial.batches, trial.at(0.0), trial.v)
     parts = [place for _, place in trial.problem.space.slices()]
+
     # Entries that torch holds constant have rows that it does not differentiate, so only the others are compared.
-    scale = trial.scale * (trial.v != 0)
-    second = best_gap(lambda h: scale * trial.gradient(h), scale * product, parts, steps, rounding)
+    def compared(flat: Tensor) -> Tensor:
+        return trial.without_held(trial.in_units(flat))
+
+    product = compared(trial.product())
+    second = best_gap(lambda h: compared(trial.gradient(h)), product, parts, steps, rounding)
     return max(first, second)
 
 
@@ -210,9 +268,9 @@ def _smallest_gap(
 ) -> float:
     """The gap on all examples at the first point that no kink spoils; else the worst of the examples one by one."""
     trials: list[_Trial] = []
-    moves, best = _moves(probe, batches), inf
+    held, best = _held(probe, batches), inf
     for index in range(_POINTS):
-        trials.append(_Trial(probe, batches, moves, index))
+        trials.append(_Trial(probe, batches, held, index))
         best = min(best, gap_of(trials[-1], precision))
         if best <= precision.tolerance:
             return best
@@ -262,18 +320,15 @@ def _few(problem: Problem) -> int:
     return max(2, min(_FEW, total // _FEW), min(_EXAMPLES, total // _SHARE))
 
 
-def _moves(problem: Problem, batches: list[Any]) -> Tensor:
-    """1 for every entry that torch differentiates, 0 for padding rows of embeddings, which it holds constant."""
-    moves = {name: torch.ones_like(tensor) for name, tensor in problem.parameters.items()}
+def _held(problem: Problem, batches: list[Any]) -> dict[str, list[int]]:
+    """Padding rows of embeddings, which torch holds constant, by the names of their parameters."""
 
     def run(parameters: Any) -> None:
         with torch.no_grad():
             for batch in batches:
                 problem.evaluate(batch, parameters)
 
-    for name, rows in padding_rows(run, problem.parameters).items():
-        moves[name][list(rows)] = 0
-    return torch.cat([m.reshape(-1) for m in moves.values()])
+    return {name: sorted(rows) for name, rows in padding_rows(run, problem.parameters).items()}
 
 
 def _noise_note(problem: Problem, probe: Problem, widening: AbstractContextManager[Any], narrowed: torch.dtype) -> str:

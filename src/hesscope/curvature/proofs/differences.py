@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import inf, ulp
 
-import torch
 from torch import Tensor
+
+from ...operators.finite import all_finite
 
 # Small enough for most networks with kinks first, then smaller and larger ones in turn: kinks against rounding.
 STEPS = (1e-7, 1e-8, 1e-6, 1e-5, 1e-9, 1e-4, 1e-3)
@@ -31,21 +32,24 @@ def best_gap(
     Entries should come in units in which all parts are alike. Gaps are relative to `size` where the derivative is less.
     """
     parts, best = list(parts), inf
-    if not bool(torch.isfinite(derivative).all()):
+    if not all_finite(derivative):
         return inf
+    lengths = [float(derivative[part].norm()) for part in parts]
+    whole = float(derivative.norm())
     for step in steps:
-        above, below = function(step), function(-step)
-        above, below = above.detach(), below.detach()
-        difference = (above - below) / (2 * step)
+        above = function(step).detach()
+        below = function(-step).detach()
         noise = min(_ROUNDING / step, _NEGLIGIBLE) * rounding
-        whole = max(float(derivative.norm()), float(difference.norm()), size)
-        worst = 0.0 if bool(torch.isfinite(difference).all()) else inf
-        for part in parts:
-            scale = max(float(derivative[part].norm()), float(difference[part].norm()), size, _SMALL * whole)
-            allowed = noise * max(float(above[part].norm()), float(below[part].norm()))
-            gap = float((difference[part] - derivative[part]).norm())
+        allowed = [noise * max(float(above[part].norm()), float(below[part].norm())) for part in parts]
+        difference = above.sub_(below).div_(2 * step)
+        del above, below  # vectors as long as the network has parameters
+        total = max(whole, float(difference.norm()), size)
+        worst = 0.0 if all_finite(difference) else inf
+        for part, length, least in zip(parts, lengths, allowed, strict=True):
+            scale = max(length, float(difference[part].norm()), size, _SMALL * total)
+            gap = float(difference[part].sub_(derivative[part]).norm())
             if gap > 0:
-                worst = max(worst, min(gap / scale, ENOUGH) if gap <= allowed else gap / scale)
+                worst = max(worst, min(gap / scale, ENOUGH) if gap <= least else gap / scale)
         best = min(best, worst)
         if best <= ENOUGH:
             break
