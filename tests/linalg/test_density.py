@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from hesscope.errors import InputError
+from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import SpectralDensity, spectral_density
+from hesscope.linalg.density import spectrum
 from hesscope.linalg.density.quadrature import gauss, levy, rules
+from hesscope.linalg.krylov import room
 from hesscope.linalg.krylov.lanczos import Lanczos
+from hesscope.linalg.krylov.room import room_on_disk
 from hesscope.measure import AtomicMeasure
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
@@ -152,14 +155,67 @@ def test_two_vectors_of_memory_give_the_same_quadrature() -> None:
     assert len(local.rows) == 2
 
 
-def test_memory_that_holds_no_basis_still_gives_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
-    import hesscope.linalg.density.spectrum as module
-
+def test_without_room_for_a_basis_two_vectors_still_give_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
     values = network_like(600)
-    monkeypatch.setattr(module, "vectors_that_fit", lambda op: 4)
+    monkeypatch.setattr(spectrum, "vectors_that_fit", lambda op: 4)
+    monkeypatch.setattr(spectrum, "room_on_disk", lambda op, count, folder: None)
     found = spectral_density(Rotated(values), probes=4)
     assert found.outliers.size == 0
+    assert found.method == "slq without a basis"
     assert abs(found.moment(1) - values.mean()) <= 4 * found.moment_stderr(1)
+
+
+@pytest.mark.parametrize("products", [5, 30, 35])
+def test_vectors_that_memory_does_not_hold_go_to_a_file(
+    products: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = Rotated(network_like(600))
+    truth = spectral_density(op, probes=4, steps=30)
+    assert truth.outliers.size > 5
+    monkeypatch.setattr(spectrum, "vectors_that_fit", lambda op: 4)
+    rooms = []
+
+    def watched(*given: Any) -> Any:
+        rooms.append(room_on_disk(*given))
+        return rooms[-1]
+
+    monkeypatch.setattr(spectrum, "room_on_disk", watched)
+    found = spectral_density(op, probes=4, steps=30)
+    assert rooms[0] is not None
+    assert rooms[0].is_shared()
+    assert found.method == "slq"
+    assert found.products == truth.products > 40
+    assert np.allclose(found.nodes, truth.nodes, rtol=1e-9, atol=1e-12)
+    assert np.allclose(found.weights, truth.weights, rtol=1e-6, atol=1e-12)
+    # The same where it was stopped: in the first chain, and with outliers that are there already.
+    with pytest.raises(BudgetExceeded):
+        spectral_density(Counted(op, budget=products), probes=4, steps=30, resume=tmp_path / "state")
+    assert not [file for file in (tmp_path / "state").rglob("*") if "vectors-" in file.name]
+    again = spectral_density(op, probes=4, steps=30, resume=tmp_path / "state")
+    assert again.nodes.tobytes() == found.nodes.tobytes()
+    assert again.weights.tobytes() == found.weights.tobytes()
+
+
+def test_there_is_no_room_on_a_disk_that_is_none_or_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = Rotated(network_like(600))
+    assert room_on_disk(op, 10, tmp_path) is not None
+    assert room_on_disk(op, 10**12, tmp_path) is None
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"none / ext4 rw 0 0\nnone {tmp_path} tmpfs rw 0 0\n")
+    monkeypatch.setattr(room, "_MOUNTS", mounts)
+    assert room_on_disk(op, 10, tmp_path) is None
+    mounts.write_text("none / ext4 rw 0 0\n")
+    assert room_on_disk(op, 10, tmp_path) is not None
+    (tmp_path / "file").touch()
+    assert room_on_disk(op, 10, tmp_path / "file") is None
+
+
+def test_rows_are_mixed_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_PIECE", 7)
+    rows, weights = torch.randn(5, 30, dtype=torch.float64), np.random.default_rng(0).standard_normal((3, 5))
+    truth = torch.as_tensor(weights) @ rows
+    room.mix_rows(rows, weights)
+    assert torch.allclose(rows[:3], truth, atol=1e-12)
 
 
 def test_chebyshev_agrees_within_its_resolution() -> None:

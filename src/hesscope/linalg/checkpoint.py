@@ -29,6 +29,7 @@ from ..rng import Rng
 from .validation import innermost, multiply
 
 FORMAT = 2
+_LONG = 16_000_000  # bytes of a vector
 SAME = 1e-4  # products of one matrix differ by less, also in float32 and over other numbers of threads
 Arrays = dict[str, Any]
 
@@ -175,7 +176,9 @@ class Store:
 
 
 def _read_vector(path: Path) -> Tensor:
-    return torch.from_numpy(np.load(path, allow_pickle=False))
+    # Long ones are read where they are used: a run that goes on would otherwise have all its vectors twice.
+    mapped: Any = "c" if path.stat().st_size > _LONG else None
+    return torch.from_numpy(np.load(path, mmap_mode=mapped, allow_pickle=False))
 
 
 def _read(path: Path, reader: Callable[[Path], Any]) -> Any:

@@ -121,13 +121,16 @@ def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:
 
 
 def _basis_limit(op: Counted, goal: Goal, width: int, max_basis: int | None) -> int:
-    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from."""
+    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from.
+
+    Restarting early costs next to nothing where eigenvalues stand apart (docs/theory/algorithms.md).
+    """
     n, least = op.shape[0], goal.count + 2 * width + 2
     if max_basis is not None:
         if max_basis < min(least, n):
             refuse(f"max_basis must be >= {least} for this k and block", f"max_basis={max_basis}", "Raise it.")
         return max_basis
-    return max(2 * least, vectors_that_fit(op))
+    return max(least + 1, vectors_that_fit(op))
 
 
 def _warn(run: KrylovRun, converged: Bools, budget: int) -> None:

@@ -60,12 +60,12 @@ class Layout:
 
     def draw(self, rng: Rng, k: int, kind: Draw, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Random columns, the same numbers for every layout and device: column j comes from `rng.child(j)`."""
-        columns = []
+        columns = torch.empty(k, self.local_size, dtype=dtype, device=device)
         for j in range(k):
             generator = rng.child(j).torch()
             if kind == "normal":
                 whole = torch.randn(self.size, generator=generator, dtype=torch.float64, device="cpu")
             else:
                 whole = torch.randint(0, 2, (self.size,), generator=generator, device="cpu").double().mul_(2).sub_(1)
-            columns.append(whole[self.local])
-        return torch.stack(columns).to(device=device, dtype=dtype).T
+            columns[j] = whole[self.local].to(dtype)
+        return columns.T

@@ -60,7 +60,12 @@ def _estimate(a: Analysis, name: str, found: Estimate) -> Evidence:
 
 def _density(a: Analysis, name: str, found: SpectralDensity) -> Evidence:
     error = "exact" if found.exact else f"± {found.error:.1g} in W₁, ± {found.sup_error:.1g} in the cdf"
-    kind = {"slq": "Lanczos quadrature", "chebyshev": "Chebyshev moments"}.get(found.method, found.method)
+    kinds = {
+        "slq": "Lanczos quadrature",
+        "slq without a basis": "Lanczos quadrature without room for a basis, outliers not taken out",
+        "chebyshev": "Chebyshev moments",
+    }
+    kind = kinds.get(found.method, found.method)
     method = f"{kind}, {len(found.probe_nodes)} random vectors, {found.products} products"
     return Evidence(name, f"mean {found.mean:.4g}", error, method, _said(a, found.check))
 

@@ -17,6 +17,7 @@ from ...operators import Counted
 from ...rng import Rng
 from ..checkpoint import Arrays
 from ..krylov.lanczos import Lanczos
+from ..krylov.room import mix_rows
 from ..resumable import Resumable
 from .quadrature import averaged_rules, gauss, levy, sampling_error, spread
 
@@ -34,6 +35,11 @@ class QuadratureLimits:
     steps: int
     tol: float | None
     full: bool
+
+
+def vectors_of(plan: QuadratureLimits) -> int:
+    """How many are there at once: a chain, and the outliers that an earlier one has found."""
+    return plan.steps + 1 + min(MOST_OUTLIERS, plan.steps)
 
 
 class Chain:
@@ -59,8 +65,9 @@ class Chain:
 class SlqRun(Resumable):
     """Probe after probe, until the sampling and the quadrature error together meet the plan."""
 
-    def __init__(self, op: Counted, plan: QuadratureLimits, rng: Rng) -> None:
-        self.op, self.plan, self.rng = op, plan, rng
+    def __init__(self, op: Counted, plan: QuadratureLimits, rng: Rng, room: Tensor | None = None) -> None:
+        """`room`: where vectors go that memory does not hold, `vectors_of(plan)` rows."""
+        self.op, self.plan, self.rng, self.room = op, plan, rng, room
         self.chains: list[Chain] = []
         self.outliers: Array = np.zeros(0)
         self.radii: Array = np.zeros(0)
@@ -134,7 +141,7 @@ class SlqRun(Resumable):
 
     def _probe(self, index: int) -> Lanczos:
         start = self.op.layout.draw(self.rng.child("probe", index), 1, "normal", self.op.dtype, self.op.device)
-        lanczos = Lanczos(self.op, start, self.outside, self.plan.full)
+        lanczos = Lanczos(self.op, start, self.outside, self.plan.full, self.room)
         if self._loaded is not None:
             lanczos.restore(*self._loaded)
             self._loaded = None
@@ -152,7 +159,11 @@ class SlqRun(Resumable):
         self.plan = replace(self.plan, full=bool(state["full"]))
         first, offset = self._first_outside_name(), self._first_name(len(self.chains))
         names = range(first, first + self.outliers.size)
-        if self.outliers.size:
+        if self.outliers.size and self.room is not None:
+            for row, name in zip(self.room, names, strict=False):
+                row.copy_(vectors.pop(name))
+            self.outside = self.room[: self.outliers.size].T
+        elif self.outliers.size:
             self.outside = torch.stack([vectors.pop(name) for name in names]).T.to(self.op.device)
         self._loaded = state, {name - offset: row for name, row in vectors.items()}
         self._earlier += int(state["products"])
@@ -199,7 +210,11 @@ class SlqRun(Resumable):
         good = good[np.argsort(-np.abs(nodes[good]))][: min(MOST_OUTLIERS, self.op.shape[0] // 4)]
         self.outliers = nodes[good]
         self.radii = residual[good] + 1e-6 * gap[good]
-        self.outside = lanczos.vectors(y[:, good])
+        if self.room is None:
+            self.outside = lanczos.vectors(y[:, good])
+        else:
+            mix_rows(self.room[: lanczos.steps], y[:, good].T)
+            self.outside = self.room[: good.size].T
 
 
 def _quadrature_error(chains: list[Chain]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -17,10 +18,11 @@ from ..checked import with_check
 from ..checkpoint import kept_in
 from ..completion import MOST
 from ..exact import exact_spectrum, is_small
+from ..krylov.room import room_on_disk
 from ..memory import vectors_that_fit
 from ..validation import prepare, require_count
 from .chebyshev import ChebyshevRun
-from .slq import MOST_OUTLIERS, QuadratureLimits, SlqRun
+from .slq import QuadratureLimits, SlqRun, vectors_of
 
 DensityMethod = Literal["slq", "chebyshev"]
 _EXACT = 480
@@ -44,7 +46,9 @@ def spectral_density(
     in W₁ and tol in the cdf; `tol=0` spends exactly probes × steps, or n where that is less. "slq" resolves outliers as sharp atoms and is the
     default; "chebyshev" needs four vectors of memory and spends `steps` products per probe, for a uniform resolution
     of π · range / (2 · steps). Small problems (n ≤ 480 at the defaults) are solved exactly by n products, and so is what
-    would spend as many by a fixed plan (n ≤ 2000). See docs/theory/algorithms.md.
+    would spend as many by a fixed plan (n ≤ 2000). Vectors that do not fit in a quarter of the free memory go to a file
+    without a name, in `resume` or in the folder for temporary files; where there is no room for them either, two are kept:
+    outliers are then not taken out, and the same accuracy takes many times the products (`method` says so). See docs/theory/algorithms.md.
     """
     for name, number in (("probes", probes), ("steps", steps)):
         require_count(name, number, "The defaults are 10 probes and 80 steps.")
@@ -67,14 +71,18 @@ def spectral_density(
             smooth.run()
         lengths = (steps,) * len(smooth.parts)
         return _assemble(smooth.parts, np.zeros(0), lengths, smooth.errors, smooth.products, method, counted.shape[0])
-    full = vectors_that_fit(counted) >= steps + MOST_OUTLIERS
-    run = SlqRun(counted, QuadratureLimits(probes, steps, tol, full), source)
+    plan, room = QuadratureLimits(probes, steps, tol, full=True), None
+    if vectors_that_fit(counted) < vectors_of(plan):
+        room = room_on_disk(counted, vectors_of(plan), resume)
+        plan = replace(plan, full=room is not None)
+    run = SlqRun(counted, plan, source, room)
     with kept_in(resume, counted, "spectral_density", **arguments) as store:
         if store is not None:
             run.keep_in(store)
         run.run()
     lengths = tuple(chain.alpha.size for chain in run.chains)
-    return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, method, counted.shape[0])
+    how = "slq" if run.plan.full else "slq without a basis"
+    return _assemble(run.measures(), run.outliers, lengths, run.errors(), run.products, how, counted.shape[0])
 
 
 def _exact_up_to(probes: int, steps: int, tol: float | None, method: str) -> int:

@@ -12,6 +12,7 @@ from ...measure import Array
 from ...operators import Counted
 from ..validation import multiply, require_symmetry
 from .orthogonal import orthonormalise, project_out
+from .room import mix_rows
 
 
 class KrylovBasis:
@@ -100,7 +101,7 @@ class KrylovBasis:
         """Keep only the combinations V y, with orthonormal columns `y`, that span an (almost) invariant part of T."""
         p, keep = self.pending, y.shape[1]
         tail = self.rows[self.size : len(self.names)].clone()
-        self.rows[:keep] = self.vectors(y).T
+        mix_rows(self.rows[: self.size], y.T)
         self.rows[keep : keep + p] = tail
         self.names = [*self._fresh(keep), *self.names[self.size :]]
         self.size, self.T, self.C = keep, y.T @ self.T @ y, self.C @ y
@@ -120,8 +121,8 @@ class KrylovBasis:
     def restore(self, state: dict[str, Any], vectors: dict[int, Tensor]) -> None:
         """Continue from `state`."""
         names = [int(name) for name in state["names"]]
-        if names:
-            self._store(torch.stack([vectors[name] for name in names]).T.to(self.rows.device))
+        for name in names:
+            self._store(vectors[name][:, None].to(self.rows.device))
         self.names = names
         self.T, self.C, self.size = state["T"], state["C"], int(state["size"])
         self.next_name, self.noise, self.scale = int(state["next_name"]), float(state["noise"]), float(state["scale"])

@@ -19,10 +19,13 @@ class Lanczos:
 
     With `full`, all vectors are kept and every new one is orthogonalised against all of them twice. Without, only two
     are kept: T then repeats converged eigenvalues, which leaves its quadrature intact but not its eigenvectors.
-    Vectors are rows of one buffer: first those of `outside`, then the chain's own.
+    Vectors are rows of one buffer: first those of `outside`, then the chain's own. A `room` is such a buffer, with those of
+    `outside` in their place.
     """
 
-    def __init__(self, op: LinearOperator, start: Tensor, outside: Tensor, full: bool = True) -> None:
+    def __init__(
+        self, op: LinearOperator, start: Tensor, outside: Tensor, full: bool = True, room: Tensor | None = None
+    ) -> None:
         self.op, self.layout, self.full = op, op.layout, full
         self.alpha: list[float] = []
         self.beta: list[float] = []
@@ -30,8 +33,11 @@ class Lanczos:
         self.ended = False
         self.scale = 0.0
         self._first = outside.shape[1]
-        self._buffer = torch.empty(self._first + 16, start.shape[0], dtype=op.dtype, device=op.device)
-        self._buffer[: self._first] = outside.T
+        if room is None:
+            self._buffer = torch.empty(self._first + 16, start.shape[0], dtype=op.dtype, device=op.device)
+            self._buffer[: self._first] = outside.T
+        else:
+            self._buffer = room
         rest, _ = project_out(self.layout, outside, start)
         self._push(rest, float(self.layout.norms(rest)), float(self.layout.norms(start)))
 

@@ -17,9 +17,12 @@ def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, A
     if basis.shape[1] == 0:
         return block, total
     before: Array | None = None
+    # What lies in a file is read vector by vector, from one end to the other.
+    parts = list(torch.split(basis, 1, 1)) if basis.is_shared() else [basis]  # type: ignore[no-untyped-call]
     for _ in range(4):
-        h = layout.inner(basis, block)
-        block = torch.addmm(block.T, h.T.to(block.dtype), basis.T, alpha=-1).T
+        h = torch.cat([layout.inner(part, block) for part in parts])
+        for part, along in zip(parts, torch.split(h, parts[0].shape[1]), strict=True):
+            block = torch.addmm(block.T, along.T.to(block.dtype), part.T, alpha=-1).T
         total += h.cpu().numpy()
         after = layout.norms(block).cpu().numpy()
         if before is not None and bool((after >= 0.5 * before).all()):
