@@ -52,6 +52,7 @@ gallery: .venv/installed
 claims: .venv/installed
 	$(BIN)/python docs/_site/claims.py
 	$(BIN)/python docs/_site/coverage.py
+	$(BIN)/python docs/_site/gallery.py page
 
 # The longer runs, one after the other, at lower priority; what is done is kept in docs/outcomes and not done again.
 reproduce: .venv/installed

@@ -1,7 +1,7 @@
 """Draw every experiment from its largest run and write docs/gallery.md: paper by paper, each figure with its verdicts.
 
 Figures come from the outcomes that `reproduce.py` keeps in build/reproduce/done; an experiment that has none there keeps
-the pictures it has, unless it is named: then it is run at quick size.
+the pictures it has, unless it is named: then it is run again, at the largest size that takes no more than a minute.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ differs from theirs, and `hesscope reproduce NAME --size paper` runs an experime
 
 
 def main(wanted: list[str]) -> None:
-    """Draw those named, or all of which there is an outcome; then the page."""
+    """Draw those named, or all of which there is an outcome; then the page (`page` alone for nothing but that)."""
     OUT.mkdir(exist_ok=True)
-    for name in wanted or names():
+    for name in () if wanted == ["page"] else wanted or names():
         size = _kept(name)
         if size is None and not wanted:
             continue
         experiment = find(name)
-        outcome = (
-            Outcome.load(DONE / f"{name}.{size}")
-            if size
-            else run_experiment(experiment, experiment.quick, stand_in=True)
-        )
+        if size is not None:
+            outcome = Outcome.load(DONE / f"{name}.{size}")
+        else:
+            size = _short(name)
+            outcome = run_experiment(experiment, experiment.sizes[size], stand_in=True)
         figures = {f"{name}-{key}": figure for key, figure in outcome_figures(outcome).items()}
         for old in OUT.glob(f"{name}-*.png"):
             old.unlink()
         with TemporaryDirectory() as drawn:
             images = [_small(path, OUT).name for path in save_figures(figures, drawn, formats=("png",))]
-        entry = {"name": name, "size": size or "quick", "images": images}
+        entry = {"name": name, "size": size, "images": images}
         (OUT / f"{name}.json").write_text(json.dumps(entry, indent=1) + "\n")
         print(f"{name} at {entry['size']} size: {len(images)} figures")
     PAGE.write_text(page())
@@ -73,12 +73,24 @@ def _kept(name: str) -> str | None:
     return next((size for size in SIZES if (DONE / f"{name}.{size}.json").exists()), None)
 
 
+def _short(name: str) -> str:
+    """The largest size with verdicts of which one seed took no more than a minute."""
+    for size in SIZES:
+        if (OUTCOMES / f"{name}.{size}.json").exists():
+            ran = json.loads((OUTCOMES / f"{name}.{size}.json").read_text())
+            if ran["seconds"] <= 60 * len(ran["seeds"]):
+                return size
+    return "quick"
+
+
 def _small(path: Path, folder: Path) -> Path:
-    """The picture at a page's width in 96 colours: a tenth of the bytes."""
+    """The picture at a page's width in 160 colours, chosen to cover what is rare too (colour bars): a tenth of the bytes."""
     with Image.open(path) as picture:
         picture.load()
     picture.thumbnail((1100, 1500))
-    picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(folder / path.name, optimize=True)
+    picture.convert("RGB").quantize(160, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        folder / path.name, optimize=True
+    )
     return folder / path.name
 
 

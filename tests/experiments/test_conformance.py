@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import runpy
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -155,6 +156,13 @@ def _is_close(value: float | None, limit: float | tuple[float, float]) -> bool:
 def test_the_page_of_claims_is_what_the_code_declares() -> None:
     script = runpy.run_path(str(SITE / "claims.py"))
     assert script["PAGE"].read_text() == script["page"](), "run `make claims`"
+
+
+def test_the_gallery_is_what_the_outcomes_say_and_shows_every_picture() -> None:
+    script = runpy.run_path(str(SITE / "gallery.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run `make claims`"
+    shown = set(re.findall(r"\(gallery/([^)]+)\)", script["PAGE"].read_text()))
+    assert shown == {file.name for file in script["OUT"].glob("*.png")}
 
 
 def test_the_page_of_coverage_is_current_and_names_what_exists() -> None:

@@ -46,7 +46,8 @@ def model_overlaps(panels: Mapping[str, Mapping[str, Any]]) -> Any:
         axis.plot(k[:m], law[:m], "--", color=THEORY, label=r"$\frac{k}{m}(t_1\cdot t_2)^2$")
         axis.axvline(m, color=MUTED, linewidth=0.8)
         axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.set(title=f"{name} (m = {m})", xlabel="k", ylabel="overlap" if column == 0 else "", ylim=(0, None))
+        top = 1.35 * float(np.max(mean + spread))  # the law may leave the picture: what was measured must be seen
+        axis.set(title=f"{name} (m = {m})", xlabel="k", ylabel="overlap" if column == 0 else "", ylim=(0, top))
         if column == 0:
             axis.legend(frameon=False, fontsize=8)
     return figure

@@ -15,6 +15,7 @@ THEORY = "#d9631e"
 ACCENT = "#2a8c82"
 MUTED = "#8a8f98"
 CYCLE = (MEASURED, THEORY, ACCENT, "#8e4a9e", "#b8860b", "#4a6fa5", "#c2455c", MUTED)
+WIDEST, NARROWEST = 11.0, 2.2  # inches: of panels beside each other, and of one of them
 SEQUENTIAL = "magma"
 VALUES = "viridis"  # of plain values, where dark is not "none"
 # The colours that pictures name; the page has its own, for light and dark, in page.css.
@@ -38,6 +39,8 @@ def new_figure(
         def _repr_png_(self) -> bytes:
             return png_of(self, 90)
 
+    # Beyond a page's width letters shrink with the whole: panels beside each other grow narrower instead.
+    width = min(width, max(WIDEST / columns, NARROWEST)) if columns > 1 else width
     figure = NotebookFigure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, **kwargs)

@@ -84,6 +84,8 @@ def figures(result: Outcome) -> dict[str, Any]:
     axis.set_yscale("symlog", linthresh=0.05)
     top = 2 * np.abs(values).max()
     axis.set_ylim(-top, top)
+    axis.set_yticks([-1, -0.1, 0, 0.1, 1])
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend()
     return {"fig1": figure}
 

@@ -83,16 +83,16 @@ def run(config: Config) -> Findings:
 
 def figures(result: Outcome) -> dict[str, Any]:
     """Gaps and chance ranks against input size for the four families."""
-    figure, axes = new_figure(2, 4, width=3.8, height=3.0)
+    figure, axes = new_figure(4, 2, width=4.6, height=2.6)
     sizes = result.config["sizes"]
-    for column, (name, table) in enumerate(result.data.items()):
-        draw(axes[0, column], sizes, table, name)
+    for (left, right), (name, table) in zip(axes, result.data.items(), strict=True):
+        draw(left, sizes, table, name)
         rank = table["rank"]
-        axes[1, column].errorbar(sizes, rank.mean(1), 2 * rank.std(1) / rank.shape[1] ** 0.5, marker="o", color=THEORY)
-        axes[1, column].axhline(0.5, color=MUTED, ls=":", label="chance")
-        axes[1, column].set(xlabel="input size D", ylabel="chance rank of tr/D", ylim=(-0.05, 1.05))
-    axes[0, 0].legend(fontsize=7)
-    axes[1, 0].legend(fontsize=7)
+        right.errorbar(sizes, rank.mean(1), 2 * rank.std(1) / rank.shape[1] ** 0.5, marker="o", color=THEORY)
+        right.axhline(0.5, color=MUTED, ls=":", label="chance")
+        right.set(xlabel="input size D", ylabel="chance rank of tr/D", ylim=(-0.05, 1.05), title=name)
+    axes[0, 0].legend(fontsize=8)
+    axes[0, 1].legend(fontsize=8)
     return {"fig10_13": figure}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...plots.blocks import draw_heat, draw_norms
+from ...plots.blocks import draw_norms
 from ...plots.style import new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
@@ -16,7 +16,7 @@ from ...structure import block_norms, heat_map
 from ...zoo import load
 from ..declared import at_least, more
 from ..recipe import Experiment, Findings
-from ._measured import NEAR, SOURCE, Loss, diagonal_share, network, problem_of, within
+from ._measured import NEAR, SOURCE, Loss, diagonal_share, draw_map, map_bar, network, problem_of, within
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
 # Under MSE H_vv is block-diagonal by its formula, so nothing is claimed of it.
@@ -75,7 +75,8 @@ def figures(result: Outcome) -> dict[str, Any]:
     figure, axes = new_figure(2, 2, width=4.2, height=3.9)
     for column, loss in enumerate(LOSSES):
         part = result.data[loss]
-        draw_heat(axes[0, column], part["picture"], part["bounds"], f"|H|, {loss} (√ scale)", ("w", "v"))
+        heat = draw_map(axes[0, column], part["picture"], part["bounds"], f"|H|, {loss}", ("w", "v"))
+        map_bar(figure, axes[0, column], heat)
         drawn = draw_norms(axes[1, column], part["norms"], part["layers"], f"block norms, {loss}")
         figure.colorbar(drawn, ax=axes[1, column], shrink=0.8).set_label("log₁₀, relative to the layers' largest")
         axes[1, column].set_xlabel("neuron, by layer")

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ...curvature import Problem
-from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
@@ -20,7 +19,7 @@ from ...zoo.models import initialised_by
 from ...zoo.training import descend, drawn_batches
 from ..declared import less, more
 from ..recipe import Experiment, Findings
-from ._measured import NEAR, SOURCE, Loss, diagonal_share
+from ._measured import NEAR, SOURCE, Loss, diagonal_share, draw_map, map_bar
 
 LOSSES: tuple[Loss, ...] = ("CE", "MSE")
 READINGS = (("step", 1, 2), ("epoch", 3, 4))  # what "1 iteration" and "10 iterations" may mean: places in `marks`
@@ -117,20 +116,22 @@ def _course(config: Config, model: nn.Module, loss: Loss, x: Tensor, y: Tensor, 
 def figures(result: Outcome) -> dict[str, Any]:
     """|H_ww| at each mark, and the ratios with and without the functional part."""
     marks = result.data["marks"]
-    figure, axes = new_figure(2, len(marks) + 1, width=2.6, height=2.8)
+    figure, axes = new_figure(2, len(marks), width=2.3, height=2.6)
+    shares, beside = new_figure(1, 2, width=4.6, height=3.2, sharey=True)
     for row, loss in enumerate(LOSSES):
         part = result.data[loss]
-        for axis, picture, mark, value in zip(axes[row], part["pictures"], marks, part["loss"], strict=False):
-            draw_heat(axis, picture, (), f"{loss}, step {mark}\nloss {value:.2f}")
-        last = axes[row, -1]
+        for axis, picture, mark, value in zip(axes[row], part["pictures"], marks, part["loss"], strict=True):
+            drawn = draw_map(axis, picture, (), f"{loss}, step {mark}\nloss {value:.2f}")
+        last = beside[row]
         last.plot(marks, part["share"], "o-", color=CYCLE[0], label="H_ww")
         last.plot(marks, part["gauss_newton_share"], "s--", color=CYCLE[1], label="its Gauss-Newton part")
         last.set_xscale("symlog", linthresh=1)
-        last.set(xlabel="steps", ylabel="share in diagonal blocks", ylim=(0, 1.35), title=loss)
-        last.legend(fontsize=7, loc="upper center", ncols=1)
+        last.set(xlabel="steps", ylabel="share in diagonal blocks", ylim=(0, 1.05), title=loss)
+        last.legend(fontsize=8)
+    map_bar(figure, axes, drawn)
     data = "synthetic stand-in" if result.data["synthetic"] else "Forest CoverType"
-    figure.suptitle(f"Ten tanh neurons, one output, {data}: ten by ten blocks (√ scale)", fontsize=11)
-    return {"fig10": figure}
+    figure.suptitle(f"Ten tanh neurons, one output, {data}: ten by ten blocks", fontsize=11)
+    return {"fig10": figure, "shares": shares}
 
 
 EXPERIMENT = Experiment(

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ..declared import less, more
 from ..recipe import Experiment, Findings
-from ._measured import NEAR, SOURCE, Loss, clustered_data, mean_squares, network, problem_of
+from ._measured import NEAR, SOURCE, Loss, clustered_data, draw_map, map_bar, mean_squares, network, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
 CLAIMS = tuple(
@@ -104,8 +103,9 @@ def figures(result: Outcome) -> dict[str, Any]:
         for row, key in enumerate(("few", "many")):
             part = result.data[loss][key]
             for axis, picture, clusters in zip(axes[row], part["pictures"], part["clusters"], strict=True):
-                draw_heat(axis, picture, part["bounds"], f"C = {result.config[key]}, K = {clusters}", ("w", "v"))
-        figure.suptitle(f"|H| at initialisation, {loss}, K clusters (√ scale)", fontsize=11)
+                drawn = draw_map(axis, picture, part["bounds"], f"C = {result.config[key]}, K = {clusters}", ("w", "v"))
+        map_bar(figure, axes, drawn)
+        figure.suptitle(f"|H| at initialisation, {loss}, K clusters", fontsize=11)
         out[name] = figure
     figure, axis = new_figure(width=5.0, height=3.6)
     for loss, ink in zip(LOSSES, CYCLE, strict=False):

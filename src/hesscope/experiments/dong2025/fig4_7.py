@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...plots.blocks import draw_heat
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ...rmt import block_limits
@@ -15,7 +14,7 @@ from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ..declared import Measured, at_most, less, standard_errors
 from ..recipe import Experiment, Findings
-from ._measured import SOURCE, Loss, gaussian_data, mean_squares, network, problem_of
+from ._measured import SOURCE, Loss, draw_map, gaussian_data, map_bar, mean_squares, network, problem_of
 
 CASES: tuple[tuple[str, bool, Loss], ...] = (
     ("linear, MSE", False, "MSE"),
@@ -126,10 +125,10 @@ def figures(result: Outcome) -> dict[str, Any]:
         figure, axes = new_figure(1, len(classes), width=3.0, height=3.2)
         for axis, count in zip(np.atleast_1d(axes), classes, strict=True):
             picture = result.data[name]["pictures"][str(count)]
-            draw_heat(
-                axis, picture["image"], picture["bounds"], f"C = {count}", ("w", "v")[2 - len(picture["bounds"]) :]
-            )
-        figure.suptitle(f"|H| at initialisation: {name} (√ scale)", fontsize=11)
+            names = ("w", "v")[2 - len(picture["bounds"]) :]
+            drawn = draw_map(axis, picture["image"], picture["bounds"], f"C = {count}", names)
+        map_bar(figure, axes, drawn)
+        figure.suptitle(f"|H| at initialisation: {name}", fontsize=11)
         out[key] = figure
     figure, axis = new_figure(width=5.6, height=4.0)
     shown = ((CASES[1][0], 1, "linear, CE"), (CASES[2][0], 0, "H_ww, MSE"), (CASES[3][0], 0, "H_ww, CE"))

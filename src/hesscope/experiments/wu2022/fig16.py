@@ -69,7 +69,7 @@ def _problem(config: Config) -> tuple[Problem, int]:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """One heat map per layer."""
-    return {"inputs": plots.correspondences({f"{name}, with E[xxᵀ]": found for name, found in outcome.data.items()}, 3)}
+    return {"inputs": plots.correspondences({f"{name}, with E[xxᵀ]": found for name, found in outcome.data.items()})}
 
 
 EXPERIMENT = Experiment(
