@@ -123,7 +123,7 @@ EXPERIMENT = Experiment(
     title="Sharpness against norms (NTP, ReLU) and alignments",
     source="Cracking the Hessian, Figures 14-16",
     quick=Config(),
-    default=Config(ends=(1, 2, 4, 8, 16, 30), networks=200, steps=1000, relu_ends=(1, 4, 8), relu_steps=600),
+    default=Config(ends=(1, 2, 4, 8, 16, 30), networks=100, steps=400, relu_ends=(1, 4, 8), relu_steps=300),
     paper=Config(
         width=100,
         ends=(1, 2, 5, 10, 20, 50, 100),

@@ -67,7 +67,7 @@ EXPERIMENT = Experiment(
     title="Trace against squared spectral, Frobenius and nuclear norms",
     source="Cracking the Hessian, Figure 26",
     quick=Config(),
-    default=Config(ends=(1, 2, 4, 8, 16, 30), networks=200, steps=1000),
+    default=Config(ends=(1, 2, 4, 8, 16, 30), networks=100, steps=400),
     paper=Config(width=100, ends=(1, 2, 5, 10, 20, 50, 100), networks=200, steps=4000),
     run=run,
     claims=CLAIMS,

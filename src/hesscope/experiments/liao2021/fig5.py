@@ -124,7 +124,7 @@ EXPERIMENT = Experiment(
     "The left spike due to the model and its transitions",
     "Liao & Mahoney, Figure 5",
     quick=Config(p=160, n=1600, runs=12, norms=(0.5, 2.0, 5.0), widest=30.0, grid=20),
-    default=Config(runs=16),
+    default=Config(runs=8),
     paper=Config(),
     run=run,
     claims=CLAIMS,

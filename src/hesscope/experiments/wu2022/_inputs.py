@@ -15,11 +15,12 @@ from ...results.claims import Outcome
 from ..declared import Declared, Measured, between
 from ..long_runs import progress
 from ._printed import InputRow
-from ._trained import Setting, trained
+from ._trained import CIFAR, MNIST, Setting, trained
 
 
-def setting_of(row: InputRow, base: Setting) -> Setting:
-    """The row's network and data, trained as `base` says."""
+def setting_of(row: InputRow, base: Setting, common: bool = False) -> Setting:
+    """The row's network and data, trained as `base` says, or as default sizes of this paper have in common."""
+    base = replace(base, **(MNIST if row.data == "mnist" else CIFAR)) if common else base
     size = {"fc1": row.width} if row.network == "lenet5" else {"width": row.width, "depth": row.depth}
     return replace(base, data=row.data, network=row.network, batch_norm=row.batch_norm, **size)  # type: ignore[arg-type]
 

@@ -125,6 +125,7 @@ EXPERIMENT = Experiment(
         rate=0.05,
         images="cifar10",
         image_epochs=10,
+        measured_on=1000,
         models=3,
         k=120,
         bn_k=150,

@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
     title="The full Hessian from output Hessians and mean inputs",
     source="Wu et al., Figures 2(c, d) and 5",
     quick=Config(epochs=40, k=15, networks=((24, 2), (24, 3))),
-    default=Config(**{**MNIST, "measured_on": 500}, k=20),
+    default=Config(**{**MNIST, "measured_on": 500}, k=20, networks=((200, 2), (200, 4))),
     paper=Config(data="mnist", epochs=1000, rate=0.01),
     run=run,
     claims=CLAIMS,

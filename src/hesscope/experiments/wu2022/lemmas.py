@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ...kron import subspace_overlap
-from ....plots import kron as plots
-from ....results.claims import Outcome
+from ...plots.style import MUTED, THEORY, new_figure
+from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import Declared, at_most, less, more, standard_errors
 from ..long_runs import progress

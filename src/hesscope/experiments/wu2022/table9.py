@@ -24,17 +24,21 @@ CLAIMS = (
 
 @dataclass(frozen=True)
 class Config(Setting):
-    """`rows` by id, as "mnist-F-200^2-BN-fc"; empty for small networks on `data`, which no row of the paper has."""
+    """`rows` by id, as "mnist-F-200^2-BN-fc"; empty for small networks on `data`, which no row of the paper has.
+
+    `common` as for Table 6.
+    """
 
     rows: tuple[str, ...] = ()
     runs: int = 3
+    common: bool = False
 
 
 def run(config: Config) -> Findings:
     """Every network with and without batch-norm; layers behind the first."""
     known = known_rows(config.rows, {row.id: row for row in TABLE_9}, "Table 9")
     base = only_setting(config)
-    cases = {name: setting_of(known[name], base) for name in config.rows}
+    cases = {name: setting_of(known[name], base, config.common) for name in config.rows}
     if not cases:
         cases = {name: replace(base, network=name, batch_norm=True) for name in ("dense", "lenet5")}
     data: dict[str, Any] = {}
@@ -59,7 +63,7 @@ EXPERIMENT = Experiment(
     title="Batch-norm removes the rank-one structure of inputs",
     source="Wu et al., Table 9",
     quick=Config(width=48, epochs=4, runs=2),
-    default=Config(rows=("mnist-F-200^2-BN-fc", "cifar10-LeNet5-BN-fc"), examples=10_000, epochs=30, rate=0.01),
+    default=Config(rows=("mnist-F-200^2-BN-fc", "cifar10-LeNet5-BN-fc"), runs=2, common=True),
     paper=Config(rows=tuple(row.id for row in TABLE_9), epochs=1000, rate=0.01),
     run=run,
     claims=CLAIMS,
