@@ -1,17 +1,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-deep test-integrations test-wheel api browser lint bench bench-against docs gallery claims reproduce clean
+.PHONY: demo test tests test-deep test-integrations test-wheel api browser lint style types bench bench-against docs gallery claims reproduce clean
 
 demo: .venv/installed
 	$(BIN)/hesscope demo --out demo
 
-test: .venv/installed browser lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# Types are checked beside the tests: one core would wait for them.
+test: .venv/installed browser style
+	@$(MAKE) --no-print-directory -j2 types tests
+
+# Each of two workers has half of the tests, in their order; who is done takes over from the end of the other's.
+tests: .venv/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The long randomised versions: new draws in every property test, twenty times as many, and 2,000 random networks.
 test-deep: .venv/installed
-	HESSCOPE_TESTS=deep $(BIN)/python -m pytest -n 2 --dist loadfile
+	HESSCOPE_TESTS=deep $(BIN)/python -m pytest -n 2 --dist worksteal
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -W ignore -m fuzz.run --networks 2000
 
 # Against the real packages of others (transformers, PEFT, Lightning, trackers), in an environment of their own.
@@ -35,9 +40,13 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || true
 
-lint: .venv/installed
+lint: style types
+
+style: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/installed
 	$(BIN)/mypy
 
 # The site in strict mode, each version in a folder of its own beside the earlier ones.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +59,8 @@ def run(config: Config) -> Findings:
     """Elasticities d log ratio / d log width of every layer in every width, and in all widths downstream of it."""
     every = np.array([_elasticities(config, (k,)) for k in range(5)])  # (width, repeat, layer)
     # Layer p maps width p to width p + 1, and its neurons feed the widths from p + 2 on.
-    down = np.array([_elasticities(config, tuple(range(p + 2, 5)))[:, p] for p in range(3)])  # (layer, repeat)
-    up = np.array([_elasticities(config, tuple(range(p + 2)))[:, p] for p in range(3)])
+    down = np.array([_elasticities(config, tuple(range(p + 2, 5)), [p])[:, 0] for p in range(3)])  # (layer, repeat)
+    up = np.array([_elasticities(config, tuple(range(p + 2)), [p])[:, 0] for p in range(3)])
     alone, downstream, upstream = every.mean(1), down.mean(1), up.mean(1)
     measured: dict[str, Any] = {
         "output": _score(every[4, :, 3], -1.0),
@@ -80,12 +81,12 @@ def _score(values: Any, expected: float) -> tuple[float, str]:
     return float(score), f"{values.mean():.3f} ± {error:.3f}"
 
 
-def _elasticities(config: Config, moving: tuple[int, ...]) -> Any:
-    """Of every repeat and layer."""
+def _elasticities(config: Config, moving: tuple[int, ...], layers: Sequence[int] = range(4)) -> Any:
+    """Of every repeat and of these layers."""
     low, high = (
         np.array(
             [
-                _ratios(config, [size if k in moving else config.base for k in range(5)], r)
+                _ratios(config, [size if k in moving else config.base for k in range(5)], layers, r)
                 for r in range(config.repeats)
             ]
         )
@@ -94,13 +95,13 @@ def _elasticities(config: Config, moving: tuple[int, ...]) -> Any:
     return np.log(high / low) / np.log(config.high / config.low)
 
 
-def _ratios(config: Config, widths: list[int], repeat: int) -> Any:
-    """RMS off-diagonal over RMS diagonal block norm of each layer at initialisation under CE."""
+def _ratios(config: Config, widths: list[int], layers: Sequence[int], repeat: int) -> Any:
+    """RMS off-diagonal over RMS diagonal block norm of each of these layers at initialisation under CE."""
     rng = Rng(config.seed).child("deep", repeat, *widths)
     x = torch.randn(config.examples, widths[0], generator=rng.child("inputs").torch())
     y = torch.randint(0, widths[-1], (config.examples,), generator=rng.child("labels").torch())
     problem = problem_of(network(tuple(widths), rng), "CE", x, y, widths[-1])
-    squares = np.array([mean_squares(block_norms(problem.select(f"{layer}.weight")).norms) for layer in LAYERS]).T
+    squares = np.array([mean_squares(block_norms(problem.select(f"{LAYERS[p]}.weight")).norms) for p in layers]).T
     return np.sqrt(squares[1] / squares[0])
 
 
