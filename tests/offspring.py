@@ -78,8 +78,8 @@ def join(rank: int, processes: int, meeting: Path) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    wait = timedelta(minutes=20)  # at any load
-    dist.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=processes, timeout=wait)
+    patience = timedelta(minutes=20)  # at any load
+    dist.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=processes, timeout=patience)
 
 
 def _command(arguments: list[str]) -> int:

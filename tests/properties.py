@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -17,9 +17,12 @@ settings.register_profile(
     database=None,
     deadline=None,
     max_examples=50,
+    phases=(Phase.explicit, Phase.generate),  # a red test ends at once; the deep run looks for a simpler example
     suppress_health_check=[HealthCheck.too_slow],  # a loaded machine is slow, and that is no failure
 )
-settings.register_profile("deep", settings.get_profile("fixed"), derandomize=False, print_blob=True)
+settings.register_profile(
+    "deep", settings.get_profile("fixed"), derandomize=False, print_blob=True, phases=tuple(Phase)
+)
 settings.load_profile("deep" if DEEP else "fixed")
 if not DEEP:
     # Constants in the source of all modules that happen to be loaded would be drawn, too: which ones are depends on what
