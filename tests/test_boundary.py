@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pkgutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -51,6 +53,21 @@ def test_every_result_and_config_of_the_library_is_public() -> None:
         "Product",
     ):
         assert isinstance(getattr(hs, name), type)
+
+
+def test_what_public_functions_return_is_public() -> None:
+    public = {id(getattr(hs, name)) for name in hs.__all__}
+    for name in hs.__all__:
+        function = getattr(hs, name)
+        if inspect.isfunction(function):
+            for kind in _classes(get_type_hints(function)["return"]):
+                assert not kind.__module__.startswith("hesscope.") or id(kind) in public, f"{name} returns {kind}"
+
+
+def _classes(hint: Any) -> list[type]:
+    """The classes that an annotation is made of."""
+    inside = [kind for part in get_args(hint) for kind in _classes(part)]
+    return inside or ([hint] if isinstance(hint, type) else [])
 
 
 @pytest.mark.parametrize("name", modules())

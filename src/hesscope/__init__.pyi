@@ -32,6 +32,7 @@ from .kron import matricize as matricize
 from .kron import model_overlap as model_overlap
 from .kron import predicted_output_eigenspace as predicted_output_eigenspace
 from .kron import subspace_overlap as subspace_overlap
+from .kron.nearest import NearestKronecker as NearestKronecker
 from .landscapes import landscape as landscape
 from .linalg import diagonal as diagonal
 from .linalg import eigenpairs as eigenpairs
@@ -54,6 +55,7 @@ from .operators import LowRank as LowRank
 from .operators import Product as Product
 from .operators import Sum as Sum
 from .operators import Transposed as Transposed
+from .operators.finite_difference import FiniteDifferenceHessian as FiniteDifferenceHessian
 from .partition import Partition as Partition
 from .result import Result as Result
 from .results.analysis import Analysis as Analysis

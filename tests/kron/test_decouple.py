@@ -11,10 +11,11 @@ from torch import nn
 
 import hesscope as hs
 import kron.kron_cases as cases
-from hesscope.kron import chunks, decouple, decouple_layers
+from hesscope.kron import decouple, decouple_layers
+from hesscope.kron.chunked import chunks
+from hesscope.kron.chunked.grams import GramSum
 from hesscope.kron.curvature_choice import layer_curvature
 from hesscope.kron.frobenius import Distances
-from hesscope.kron.grams import GramSum
 from hesscope.kron.nearest import nearest_kronecker
 
 

@@ -10,7 +10,8 @@ from torch import nn
 
 import hesscope as hs
 import kron.kron_cases as cases
-from hesscope.kron import curvature_blocks, layer_hessian
+from hesscope.kron import layer_hessian
+from hesscope.kron.chunked import curvature_blocks
 
 FACTORS, SECOND = "Gauss-Newton factors, exact here", "second derivative, exact"
 

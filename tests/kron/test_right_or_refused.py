@@ -13,7 +13,8 @@ from torch.nn.utils import parametrizations, prune
 
 import hesscope as hs
 from hesscope.errors import HesscopeError
-from hesscope.kron import chunks, curvature_blocks, decouple, layer_hessian
+from hesscope.kron import decouple, layer_hessian
+from hesscope.kron.chunked import chunks, curvature_blocks
 
 Data = tuple[Tensor, Tensor]
 M = TypeVar("M", bound=nn.Module)

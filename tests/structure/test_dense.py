@@ -12,8 +12,8 @@ from torch import nn
 
 from hesscope.curvature import GaussNewton, Problem
 from hesscope.structure import dense_hessian
-from hesscope.structure.output_curvature import through_weight
-from hesscope.structure.stack import Structure
+from hesscope.structure.exact.output_curvature import through_weight
+from hesscope.structure.exact.stack import Structure
 from properties import examples
 from structure.networks import convolutional, data, language, mlp, problem, seeded
 

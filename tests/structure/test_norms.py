@@ -21,7 +21,7 @@ from hesscope.result import Result
 from hesscope.rng import Rng
 from hesscope.structure import BlockNorms, block_norms, dense_hessian, norm_products, output_block_norms
 from hesscope.structure import norms as norms_module
-from hesscope.structure.gram import PairNorms
+from hesscope.structure.exact.gram import PairNorms
 from properties import examples
 from structure.networks import convolutional, data, language, mlp, problem
 
@@ -80,7 +80,7 @@ def test_pair_norms_are_norms_of_weighted_products(n: int, left: int, right: int
 
 
 def test_pair_norms_in_chunks_without_holding(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hesscope.structure import gram
+    from hesscope.structure.exact import gram
 
     generator = Rng(0).torch()
     x = torch.randn(50, 30, generator=generator, dtype=torch.float64)

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 import hesscope as hs
 from hesscope.curvature.losses import softmax
 from hesscope.errors import InputError
-from hesscope.structure import norm_products, shared_norms
+from hesscope.structure import norm_products
 from hesscope.structure import norms as norms_module
-from hesscope.structure.shared_draws import random_gradients
-from hesscope.structure.shared_norms import SharedNorms
+from hesscope.structure.sampled import shared_norms
+from hesscope.structure.sampled.shared_draws import random_gradients
+from hesscope.structure.sampled.shared_norms import SharedNorms
 from hesscope.structure.source import source_of
 
 

@@ -130,6 +130,6 @@ def test_chunks_of_a_stopped_run_keep_their_size(tmp_path: Path, monkeypatch: py
         patched.setattr(Store, "save", die)
         with pytest.raises(Stop):
             factors(relu_mlp)(tmp_path / "stopped")
-    monkeypatch.setattr("hesscope.kron.chunks._MOST_CHUNK", 1000.0)
+    monkeypatch.setattr("hesscope.kron.chunked.chunks._MOST_CHUNK", 1000.0)
     found = factors(relu_mlp)(tmp_path / "stopped")
     assert all(torch.equal(found[name], value) for name, value in whole.items())

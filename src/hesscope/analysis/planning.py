@@ -30,7 +30,7 @@ from ..results.plan import (
     PlannedStage,
 )
 from ..structure import norm_products
-from ..structure.shared_norms import can_share
+from ..structure.sampled.shared_norms import can_share
 from ..structure.source import source_of
 from .config import AnalyzeConfig
 from .layer_prices import expected_products

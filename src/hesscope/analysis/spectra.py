@@ -13,6 +13,7 @@ from ..curvature import GaussNewton, Hessian
 from ..errors import InputError
 from ..linalg import eigenpairs, spectral_density, trace
 from ..linalg.estimate import mean_and_stderr
+from ..linalg.krylov.run import Which
 from ..measure import AtomicMeasure
 from ..operators import LinearOperator
 from ..operators.tensors import tensor_of
@@ -27,21 +28,7 @@ from .stages import Limit
 def largest(run: Context, hessian: Hessian) -> Eigenpairs:
     """The k largest eigenpairs."""
     config = run.config
-    inputs, limit = largest_inputs(run), run.limit(LARGEST)
-
-    def compute() -> Eigenpairs:
-        operator = run.counted(LARGEST, hessian, 3 * config.k)
-        with _quietly():
-            return eigenpairs(
-                operator,
-                config.k,
-                tol=config.tol,
-                rng=run.rng,
-                max_products=limit,
-                resume=run.stages.state("largest-krylov", (inputs, limit)),
-            )
-
-    return run.stages.run(Eigenpairs, "largest", compute, inputs, Limit(limit, _converged))
+    return _end(run, hessian, "largest", LARGEST, config.k, config.tol, 3 * config.k, run.limit(LARGEST))
 
 
 def largest_inputs(run: Context) -> tuple[object, ...]:
@@ -51,24 +38,21 @@ def largest_inputs(run: Context) -> tuple[object, ...]:
 
 def smallest(run: Context, hessian: Hessian) -> Eigenpairs:
     """The most negative eigenpairs, coarser: they often lie close together."""
-    config = run.config
-    limit = run.limit(SMALLEST) or 400
-    inputs = (config.smallest, config.tol, config.seed)
+    count, tol = run.config.smallest, max(run.config.tol, 1e-2)
+    return _end(run, hessian, "smallest", SMALLEST, count, tol, 40 + 10 * count, run.limit(SMALLEST) or 400)
+
+
+def _end(
+    run: Context, hessian: Hessian, which: Which, stage: str, count: int, tol: float, expected: int, limit: int | None
+) -> Eigenpairs:
+    inputs = (count, run.config.tol, run.config.seed)
 
     def compute() -> Eigenpairs:
-        operator = run.counted(SMALLEST, hessian, 40 + 10 * config.smallest)
+        operator, kept = run.counted(stage, hessian, expected), run.stages.state(f"{which}-krylov", (inputs, limit))
         with _quietly():
-            return eigenpairs(
-                operator,
-                config.smallest,
-                which="smallest",
-                tol=max(config.tol, 1e-2),
-                rng=run.rng,
-                max_products=limit,
-                resume=run.stages.state("smallest-krylov", (inputs, limit)),
-            )
+            return eigenpairs(operator, count, which=which, tol=tol, rng=run.rng, max_products=limit, resume=kept)
 
-    return run.stages.run(Eigenpairs, "smallest", compute, inputs, Limit(limit, _converged))
+    return run.stages.run(Eigenpairs, which, compute, inputs, Limit(limit, _converged))
 
 
 def gauss_newton_parts(run: Context, G: GaussNewton, top: Eigenpairs) -> Estimate:

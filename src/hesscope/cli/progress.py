@@ -49,6 +49,10 @@ class ProgressBar:
 
         return on_product
 
+    def stage(self, name: str) -> None:
+        """Told of a stage without products."""
+        self(name, 0)
+
     def say(self, text: str) -> None:
         """A line above the bar, for whoever watches; machines read it in the result."""
         if self._told:

@@ -12,10 +12,10 @@ from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.softmax import SoftmaxLoss
 from ..errors import refuse
 from ..results.kronecker import LogitGradients
-from .chunk_run import ChunkRun
-from .chunks import ChunkedData
+from .chunked.chunk_run import ChunkRun
+from .chunked.chunks import ChunkedData
+from .chunked.grams import GramSum
 from .curvature_choice import layer_curvature
-from .grams import GramSum
 from .layer_proof import factors_proven
 
 

@@ -16,11 +16,11 @@ from ..errors import refuse
 from ..operators import Kronecker
 from ..rng import Rng
 from ..tables import Tabular, plain
+from .chunked.moments import Moments, gather_moments
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature, matrix_layers
 from .directions import Directions
 from .layer_operator import LayerHessian
 from .layer_proof import factors_proven
-from .moments import Moments, gather_moments
 from .nearest import NearestKronecker, nearest_kronecker
 from .subspaces import top_of_kronecker
 

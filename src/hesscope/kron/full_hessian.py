@@ -14,10 +14,10 @@ from ..errors import refuse
 from ..layers import LayerFacts
 from ..operators.finite import need_finite
 from ..results.kronecker import FullApproximation
-from .chunks import ChunkedData
-from .columns import unit_weights
+from .chunked.chunks import ChunkedData
+from .chunked.columns import unit_weights
+from .chunked.grams import GramSum
 from .curvature_choice import LayerCurvature, layer_curvature, matrix_layers
-from .grams import GramSum
 from .layer_proof import factors_proven
 from .subspaces import check_k
 

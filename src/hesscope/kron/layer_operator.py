@@ -15,12 +15,12 @@ from ..curvature.gradient_mode import differentiable
 from ..curvature.of_problem import OfProblem
 from ..layers import facts_of
 from ..operators.finite import need_finite
-from .chunks import ChunkedData
-from .curvature_blocks import CurvatureBlock, HeldBlock, block_of
+from .chunked.chunks import ChunkedData
+from .chunked.curvature_blocks import CurvatureBlock, HeldBlock, block_of
+from .chunked.lazy_block import LazyBlock, LazyFactors
 from .curvature_choice import Curvature, LayerCurvature, layer_curvature
 from .directions import Directions, refuse_sampled
 from .layer_proof import proven
-from .lazy_block import LazyBlock, LazyFactors
 
 _MOST_PASSES = 512  # for the matrices of a trial; beyond, only its products by double backward are tried
 

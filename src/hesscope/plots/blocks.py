@@ -61,10 +61,10 @@ def draw_norms(axis: Any, norms: Any, layers: tuple[str, ...], title: str = "", 
     return drawn
 
 
-def heat_figure(heat: Any, title: str = "|H|") -> Any:
+def heat_figure(heat: Any) -> Any:
     """A heat map with its tensors named."""
     figure, axis = new_figure(width=6.0, height=5.2)
-    drawn = draw_heat(axis, heat.image, heat.bounds, title, heat.names)
+    drawn = draw_heat(axis, heat.image, heat.bounds, "|H|", heat.names)
     axis.set_xticks([])
     axis.set_xlabel(f"parameter ({heat.size} in all, {heat.reduce} over each pixel)")
     axis.set_ylabel("parameter tensor")
@@ -72,7 +72,7 @@ def heat_figure(heat: Any, title: str = "|H|") -> Any:
     return figure
 
 
-def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str = "off-diagonal / diagonal") -> None:
+def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]]) -> None:
     """Bars of one number per layer, one colour per group, side by side."""
     layers = list(dict.fromkeys(layer for values in groups.values() for layer in values))
     width = 0.8 / max(1, len(groups))
@@ -80,5 +80,5 @@ def layer_bars(axis: Any, groups: Mapping[str, Mapping[str, float]], ylabel: str
         places = np.arange(len(layers)) + (k - (len(groups) - 1) / 2) * width
         axis.bar(places, [values.get(layer, np.nan) for layer in layers], width, color=ink, label=name)
     axis.set_xticks(np.arange(len(layers)), layers, rotation=30 if len(layers) > 5 else 0)
-    axis.set_ylabel(ylabel)
+    axis.set_ylabel("off-diagonal / diagonal")
     axis.legend(fontsize=8)

@@ -10,10 +10,10 @@ from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import CirculantScore
-from .activations import Activations
+from .exact.activations import Activations
+from .exact.stack import Structure
+from .exact.tiles import cross_gram
 from .norms import block_norms
-from .stack import Structure
-from .tiles import cross_gram
 
 
 @differentiable()

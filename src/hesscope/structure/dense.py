@@ -10,8 +10,8 @@ from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..memory import free_bytes
 from ..operators import LinearOperator
+from .exact.tiles import Stream
 from .source import MatrixName, source_of
-from .tiles import Stream
 
 
 @differentiable()

@@ -14,8 +14,8 @@ from ..errors import refuse
 from ..measure import Array
 from ..operators import LinearOperator
 from ..results.blocks import HeatMap
+from .exact.tiles import Stream
 from .source import MatrixName, source_of
-from .tiles import Stream
 
 
 @differentiable()

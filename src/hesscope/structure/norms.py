@@ -21,11 +21,11 @@ from ..operators.content import digest
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..rng import Rng
-from .sampled_norms import products_of
-from .shared_norms import LEAST_DRAWS, can_share
+from .exact.tiles import Stream
+from .sampled.sampled_norms import products_of
+from .sampled.shared_norms import LEAST_DRAWS, can_share
 from .source import MatrixName, MatrixSource, source_of
 from .squares import Squares
-from .tiles import Stream
 
 NormsMethod = Literal["auto", "exact", "stochastic", "shared"]
 _Way = Literal["exact", "stochastic", "shared"]

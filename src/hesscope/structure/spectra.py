@@ -17,10 +17,10 @@ from ..operators.finite import need_finite
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
-from .activations import Activations
-from .output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .exact.activations import Activations
+from .exact.output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .exact.tiles import Stream, weighted_gram
 from .source import MatrixName, source_of
-from .tiles import Stream, weighted_gram
 
 _DENSE = 2500
 

@@ -10,12 +10,12 @@ from ..linalg.checkpoint import Arrays
 from ..linalg.steps import Steps
 from ..partition import Partition
 from ..rng import Rng
-from .activations import Activations
-from .gram import PairNorms, softmax_squares
-from .output_curvature import DiagonalCurvature, SoftmaxCurvature
-from .sampled_norms import SampledSquares
-from .shared_norms import SharedNorms
-from .tiles import Stream, Tile, cross_gram
+from .exact.activations import Activations
+from .exact.gram import PairNorms, softmax_squares
+from .exact.output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .exact.tiles import Stream, Tile, cross_gram
+from .sampled.sampled_norms import SampledSquares
+from .sampled.shared_norms import SharedNorms
 
 
 class Squares:

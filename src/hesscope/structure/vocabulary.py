@@ -14,10 +14,10 @@ from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..results.blocks import OutputNorms
 from ..rng import Rng
-from .activations import Activations
-from .gram import PairNorms
-from .output_curvature import DiagonalCurvature, SoftmaxCurvature
-from .stack import Structure, output_layer
+from .exact.activations import Activations
+from .exact.gram import PairNorms
+from .exact.output_curvature import DiagonalCurvature, SoftmaxCurvature
+from .exact.stack import Structure, output_layer
 
 _COLUMNS = 2048
 

@@ -10,7 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..missing_data import note_stand_in
 from ..rng import Rng
+from .data import data_dir
+from .training import descend, drawn_batches
 
 WEIGHTS, TOKENS = "stories260K.bin", "tinystories_tok512.npz"
 
@@ -21,6 +24,26 @@ def long_stories(folder: Path, length: int) -> Tensor:
         tokens, offsets = file["tokens"].astype(np.int64), file["offsets"]
     long = np.flatnonzero(np.diff(offsets) > length)
     return torch.from_numpy(np.stack([tokens[offsets[k] : offsets[k] + length + 1] for k in long]))
+
+
+def stories_folder(given: str | None) -> Path | None:
+    """The data folder, where the model and its stories are in it; None where a stand-in was asked for."""
+    where = data_dir(given)
+    if where is not None and all((where / name).exists() for name in (WEIGHTS, TOKENS)):
+        return where
+    note_stand_in("the language model stories260K", (WEIGHTS, TOKENS), where)
+    return None
+
+
+def learn_text(model: nn.Module, text: Tensor, batch: int, steps: int, rng: Rng) -> None:
+    """A few seconds of Adam on these sequences, in place: what stands in for a trained language model."""
+
+    def loss(chosen: Tensor) -> Tensor:
+        part = text[chosen]
+        return F.cross_entropy(model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten())
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    descend(optimizer, drawn_batches(len(text), batch, steps, rng.child("batches").torch()), loss)
 
 
 def chain_text(vocabulary: int, sequences: int, length: int, rng: Rng) -> Tensor:

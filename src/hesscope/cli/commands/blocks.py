@@ -29,14 +29,12 @@ class Blocks(Source):
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
-        from ...plots.layers import norms_panel
-        from ...plots.static import figure_of
         from ...structure import block_norms
 
         if self.kept.exists():
             StateFolder(self.kept).close()  # refuses what is not ours, before anything is computed
         problem = self.load().problem
-        bars(f"blocks by {self.by}", 0)
+        bars.stage(f"blocks by {self.by}")
         found = block_norms(problem, self.by, resume=self.kept)
         kind = "exact" if found.exact else "estimated"
         lines = [
@@ -54,6 +52,6 @@ class Blocks(Source):
             "off_diagonal_share": found.off_diagonal_share,
         }
         files = [found.save(self.out / f"blocks-{self.by}")]
-        files += save_figures({f"blocks-{self.by}": figure_of([norms_panel(found)])}, self.out)
+        files += save_figures({f"blocks-{self.by}": found.plot()}, self.out)
         StateFolder(self.kept).clear()
         return CommandOutput(lines, data, True, files)

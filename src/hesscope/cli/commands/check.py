@@ -20,6 +20,6 @@ class Check(Source):
         from ...curvature.self_check import check
 
         problem = self.load().problem
-        bars("self-check", 0)
+        bars.stage("self-check")
         found = check(problem)
         return CommandOutput([str(found)], {"verdict": found}, found.passed)

@@ -37,7 +37,7 @@ class Decouple(Source):
             refuse("the model must have a linear or convolutional layer", "none", "Use `hesscope blocks` instead.")
         found = []
         for layer in layers:
-            bars(f"Kronecker factors of {layer}", 0)
+            bars.stage(f"Kronecker factors of {layer}")
             found.append(compare_layer(decouple(problem, layer), self.k))
         lines = [
             f"{d.layer}: error {d.frobenius_error:.1%} (Frobenius), {d.spectral_error:.1%} (spectral); "

@@ -35,7 +35,7 @@ class Layers(Source):
         require_positive("tol", self.tol)
         problem = self.load().problem
         rng = Rng(self.seed).child("per layer")
-        found = measure_layers(problem, self.tol, not self.no_kronecker, rng, lambda stage: void(bars(stage, 0)))
+        found = measure_layers(problem, self.tol, not self.no_kronecker, rng, bars.stage)
         columns = found.table()
         shown = [name for name in columns if not name.endswith("±") and name != "method"]
         cells = [[name, *(_cell(value) for value in columns[name])] for name in shown]
@@ -47,10 +47,6 @@ class Layers(Source):
         found.to_csv(files[1])
         files += save_figures({"layers": found.plot()}, self.out)
         return CommandOutput(lines, {"layers": found.to_dict()}, True, files)
-
-
-def void(value: Any) -> None:
-    """Forget what a callback returns."""
 
 
 def _cell(value: Any) -> str:

@@ -70,7 +70,7 @@ class Reproduce:
         stem = self.name.replace(".", "-")
         outcomes = run_seeds(
             experiment, config, self.seeds, self.stand_in or None, self.out / f".{stem}-{self.size}-state",
-            lambda text: _tell(bars, text),
+            bars.stage,
         )  # fmt: skip
         files = [
             outcome.save(self.out / (stem if number == 0 else f"{stem}-seed{outcome.config['seed']}"))
@@ -99,10 +99,6 @@ class Reproduce:
         if self.size == "paper" and experiment.chosen:
             lines.append(f"Chosen where the paper or the data leave it open: {experiment.chosen}")
         return tuple(lines)
-
-
-def _tell(bars: ProgressBar, text: str) -> None:
-    bars(text, 0)
 
 
 def _claim_lines(table: SeedTable) -> tuple[str, ...]:

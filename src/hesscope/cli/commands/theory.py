@@ -189,7 +189,7 @@ class Theory:
     """Print JSON for machines."""
 
     def run(self, bars: ProgressBar) -> CommandOutput:
-        bars("theory", 0)
+        bars.stage("theory")
         return self.what.answer(self.out)
 
 

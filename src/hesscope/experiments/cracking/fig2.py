@@ -16,6 +16,7 @@ from ..declared import at_most, equal, less, more
 from ..recipe import Experiment, Findings
 from . import PAPER
 from ._truth import double_backward_hessian, largest_gap
+from .fig9 import sink
 
 CLAIMS = (
     equal("closed-form", f"{PAPER}, Theorem 3.5", "The closed form equals double backward at key width 6 (relative gap)"),
@@ -51,11 +52,6 @@ class Config:
     points: int = 25
     massive: float = 4.0
     seed: int = 0
-
-
-def sink(length: int, strength: float) -> Any:
-    """A bias on the scores of the first token."""
-    return strength * (np.arange(length) == 0) * np.ones((length, 1))
 
 
 def run(config: Config) -> Findings:

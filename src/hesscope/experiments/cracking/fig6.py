@@ -7,19 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ...curvature import GaussNewton, Hessian, Problem
 from ...linalg import eigenpairs, spectral_density
-from ...missing_data import note_stand_in
 from ...plots.style import CYCLE, MEASURED, MUTED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
-from ...zoo.data import data_dir
 from ...zoo.models import initialised_by
-from ...zoo.stories import TOKENS, WEIGHTS, Stories, chain_text, long_stories, read_stories
-from ...zoo.training import descend, drawn_batches
+from ...zoo.stories import WEIGHTS, Stories, chain_text, learn_text, long_stories, read_stories, stories_folder
 from ..declared import at_least, between, less, more
 from ..long_runs import progress
 from ..recipe import Experiment, Findings
@@ -124,20 +120,13 @@ def bias_for(model: Stories, tokens: Tensor, wanted: float) -> float:
 
 def _trained(config: Config, rng: Rng) -> tuple[Stories, Tensor]:
     """stories260K with its stories, or where a stand-in was asked for a small one trained on a Markov chain."""
-    where = data_dir(config.data_dir)
-    if where is not None and all((where / name).exists() for name in (WEIGHTS, TOKENS)):
+    where = stories_folder(config.data_dir)
+    if where is not None:
         return read_stories(where / WEIGHTS).tie(), long_stories(where, config.length)
-    note_stand_in("the language model stories260K", (WEIGHTS, TOKENS), where)
     text = chain_text(24, 256, min(config.length, 16), rng)
     with initialised_by(rng.child("model")):
         model = Stories(16, 24, 2, 4, 2, 24).tie()
-
-    def loss(chosen: Tensor) -> Tensor:
-        part = text[chosen]
-        return F.cross_entropy(model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten())
-
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    descend(optimizer, drawn_batches(256, 16, 120, rng.child("batches").torch()), loss)
+    learn_text(model, text, 16, 120, rng)
     return model, text
 
 

@@ -14,7 +14,6 @@ from ...rng import Rng
 from ..declared import at_most, less, more
 from ..recipe import Experiment, Findings
 from . import PAPER
-from .fig2 import sink
 
 CLAIMS = (
     less("bulk", f"{PAPER}, Figure 9", "The larger the sink, the smaller the bulk (strongest over none)", 1,
@@ -42,6 +41,11 @@ class Config:
     points: int = 9
     massive: float = 3.0
     seed: int = 0
+
+
+def sink(length: int, strength: float) -> Any:
+    """A bias on the scores of the first token."""
+    return strength * (np.arange(length) == 0) * np.ones((length, 1))
 
 
 def run(config: Config) -> Findings:

@@ -16,9 +16,9 @@ from ...curvature import Problem
 from ...plots.blocks import draw_heat
 from ...rng import Rng
 from ...zoo.training import descend, drawn_batches
+from . import SOURCE as SOURCE
 
 Loss = Literal["MSE", "CE"]
-SOURCE = "Dong et al. 2025"
 
 
 def gaussian_data(per_class: int, classes: int, inputs: int, rng: Rng) -> tuple[Tensor, Tensor]:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...curvature import Problem
-from ...missing_data import note_stand_in
 from ...rng import Rng
-from ...zoo.data import data_dir
 from ...zoo.gpt import SmallGPT
 from ...zoo.models import initialised_by
-from ...zoo.stories import TOKENS, WEIGHTS, Stories, chain_text, long_stories, read_stories
-from ...zoo.training import descend, drawn_batches
+from ...zoo.stories import WEIGHTS, Stories, chain_text, learn_text, long_stories, read_stories, stories_folder
 
 
 @dataclass(frozen=True)
@@ -32,9 +28,8 @@ class Language:
 
 def language(folder: str | None, sequences: int, length: int, rng: Rng) -> Language:
     """stories260K, or where one was asked for the stand-in."""
-    where = data_dir(folder)
-    if where is None or not all((where / name).exists() for name in (WEIGHTS, TOKENS)):
-        note_stand_in("the language model stories260K", (WEIGHTS, TOKENS), where)
+    where = stories_folder(folder)
+    if where is None:
         return _stand_in(sequences, length, rng)
     model = read_stories(where / WEIGHTS)
     x = long_stories(where, length)[:sequences]
@@ -71,13 +66,7 @@ def _stand_in(sequences: int, length: int, rng: Rng) -> Language:
     with initialised_by(rng.child("model")):
         model = SmallGPT(vocabulary, 16, 4, 2, length)
     random = _problem(model, text[512:])
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-
-    def loss(chosen: Tensor) -> Tensor:
-        part = text[chosen]
-        return F.cross_entropy(model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten())
-
-    descend(optimizer, drawn_batches(512, 32, 150, rng.child("batches").torch()), loss)
+    learn_text(model, text[:512], 32, 150, rng)
     attention = tuple(f"blocks.{k}.[qo]*.weight" for k in range(2))
     feed = tuple(f"blocks.{k}.up.weight" for k in range(2))
     return Language(_problem(model, text[512:]), random, attention, feed, "head", True)

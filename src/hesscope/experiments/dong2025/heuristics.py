@@ -14,8 +14,8 @@ from ...rmt import block_limits
 from ...rng import Rng
 from ..declared import between, less, standard_errors
 from ..recipe import Experiment, Findings
+from . import SOURCE
 from ._limits import hidden_layer, squared_norm
-from ._measured import SOURCE
 
 HERE = f"{SOURCE}, Appendix A"
 CLAIMS = (

@@ -15,7 +15,7 @@ from ...rmt import block_law
 from ...rng import Rng
 from ..declared import Declared, Measured, at_most, more
 from ..recipe import Experiment, Findings
-from ._measured import SOURCE
+from . import SOURCE
 
 BLOCKS = {"diagonal": (0, 0), "off-diagonal": (0, 1)}
 CASES = {"CE": "Proposition 4", "MSE": "Proposition 6"}

@@ -16,7 +16,7 @@ from ...rmt import block_law
 from ...rng import Rng
 from ..declared import at_most, less
 from ..recipe import Experiment, Findings
-from ._measured import SOURCE
+from . import SOURCE
 
 BLOCKS = ("diagonal", "off_diagonal")
 COUNTS = (2, 10, 100, 1000)

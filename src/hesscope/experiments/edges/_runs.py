@@ -108,13 +108,11 @@ class FullBatchRun:
         made.losses = list(self.losses)
         return made
 
-    def continued(self, rate: float, steps: int, frozen: tuple[str, ...] = ()) -> list[float]:
-        """The losses of so many steps from here at another rate, on a copy; `frozen` parameters stay."""
+    def continued(self, rate: float, steps: int) -> list[float]:
+        """The losses of so many steps from here at another rate, on a copy."""
         run = self.copy()
         for group in run.optimizer.param_groups:
             group["lr"] = rate
-            held = {id(p) for name, p in run.model.named_parameters() if name in frozen}
-            group["params"] = [p for p in group["params"] if id(p) not in held]
         losses = []
         for _ in range(steps):
             losses.append(run.step())

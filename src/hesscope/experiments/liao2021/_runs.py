@@ -15,9 +15,9 @@ from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import Declared, Measured, at_most
+from . import PAPER
 
 Run = TypeVar("Run")
-PAPER = "Liao & Mahoney"
 AVERAGED = "the paper draws one matrix; 50 are averaged here, so that there are standard errors."
 SHRINK = 2  # the second, smaller size that removes what is left of order 1/p
 
@@ -95,14 +95,14 @@ def at_two_sizes(full: list[Run], smaller: list[Run], measure: Callable[[Run], f
     return score, f"{score:.2f} standard errors: {np.mean(large):.4g}, limit {truth:.4g}"
 
 
-def panel(model: GLM, measured: AtomicMeasure, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+def panel(model: GLM, measured: AtomicMeasure) -> dict[str, Any]:
     """The arrays of one theory-over-simulation panel: eigenvalues, the density on a grid, the spikes."""
     law = model.law()
     left, right = law.support[0][0], law.support[-1][1]
     first = min(measured.nodes[0], left) if np.isfinite(left) else float(measured.nodes[0])
     last = max(measured.nodes[-1], right) if np.isfinite(right) else float(measured.nodes[-1])
     span = last - first
-    x = np.linspace(first - 0.03 * span if low is None else low, last + 0.03 * span if high is None else high, 400)
+    x = np.linspace(first - 0.03 * span, last + 0.03 * span, 400)
     return {
         "eigenvalues": measured.nodes,
         "x": x,

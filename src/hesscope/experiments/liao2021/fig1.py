@@ -13,6 +13,7 @@ from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import less, more, standard_errors
 from ..recipe import Experiment, Findings
+from . import PAPER
 from ._runs import (
     AVERAGED,
     SHRINK,
@@ -28,7 +29,7 @@ from ._runs import (
     repeated,
 )
 
-HERE = "Liao & Mahoney, Figure 1"
+HERE = f"{PAPER}, Figure 1"
 CLAIMS = (
     *(law_claim(f"law-{name}", f"Theorem 1, Figure 1{name}", f"Panel {name}") for name in "abc"),
     less("no-spike", f"{HERE}a", "w = w* = mean: number of predicted isolated eigenvalues", 1, "“absence of a spike”"),
@@ -142,7 +143,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "liao2021.fig1",
     "Hessian spectra of logistic regression and phase retrieval",
-    "Liao & Mahoney, Figure 1",
+    f"{PAPER}, Figure 1",
     quick=Config(p=240, n=1800, runs=6),
     default=Config(),
     paper=Config(runs=50),

@@ -12,9 +12,10 @@ from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, at_most, equal, more
 from ..recipe import Experiment, Findings
+from . import PAPER
 from ._runs import AVERAGED, SHRINK, Config, alternating, distance, draw, gaussian, law_claim, panel, pooled, repeated
 
-HERE = "Liao & Mahoney, Figure 2"
+HERE = f"{PAPER}, Figure 2"
 CLAIMS = (
     *(law_claim(f"law-{name}", f"Theorem 1, Figure 2{name}", f"Panel {name}") for name in "abcd"),
     at_most("bounded", f"{HERE}a", "Logistic loss: the largest eigenvalue stays at the edge of the support "
@@ -79,7 +80,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "liao2021.fig2",
     "Bounded and unbounded, single-bulk and two-bulk Hessian spectra",
-    "Liao & Mahoney, Figure 2",
+    f"{PAPER}, Figure 2",
     quick=Config(p=240, n=1800, runs=4),
     default=Config(),
     paper=Config(runs=50),

@@ -12,9 +12,10 @@ from ...rmt import GLM, MarchenkoPastur
 from ...rng import Rng
 from ..declared import less, more
 from ..recipe import Experiment, Findings
+from . import PAPER
 from ._runs import AVERAGED, Config, alternating, distance, draw, law_claim, panel, pooled, repeated
 
-HERE = "Liao & Mahoney, Figure 3"
+HERE = f"{PAPER}, Figure 3"
 CLAIMS = (
     *(law_claim(f"law-{loss}", "Theorem 1, Figure 3", f"{loss} loss") for loss in ("logistic", "exponential")),
     more("logistic-visual", f"{HERE}a", "Logistic loss: the law is nearer to the matched Marchenko-Pastur law than the bins "
@@ -82,7 +83,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "liao2021.fig3",
     "Marchenko-Pastur-like and other Hessian spectra",
-    "Liao & Mahoney, Figure 3",
+    f"{PAPER}, Figure 3",
     quick=Config(p=240, n=1800, runs=4),
     default=Config(),
     paper=Config(runs=50),

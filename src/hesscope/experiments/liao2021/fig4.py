@@ -13,14 +13,15 @@ from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, equal, standard_errors
 from ..recipe import Experiment, Findings
+from . import PAPER
 from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 from ._sweep import deviation, draw_sweep, simulated, theory
 
-HERE = "Liao & Mahoney, Figure 4"
+HERE = f"{PAPER}, Figure 4"
 CLAIMS = (
     law_claim("law", "Theorem 1, Figure 4 left", "|mean|² = 0.8"),
-    equal("threshold", "Liao & Mahoney, Corollary 1", "The spike appears at |mean|² = √c (error)", 1e-8),
-    equal("formula", "Liao & Mahoney, Corollary 1", "Theorem 3 gives the alignment of Corollary 1 (largest error)", 1e-8),
+    equal("threshold", f"{PAPER}, Corollary 1", "The spike appears at |mean|² = √c (error)", 1e-8),
+    equal("formula", f"{PAPER}, Corollary 1", "Theorem 3 gives the alignment of Corollary 1 (largest error)", 1e-8),
     standard_errors("location", f"{HERE} middle, Theorem 2", "Above the threshold the largest eigenvalue is the predicted "
                     "spike"),
     standard_errors("gap", f"{HERE} middle", "Its distance to the support of the law is the predicted eigengap"),
@@ -88,7 +89,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "liao2021.fig4",
     "Phase transition of the spike due to the data",
-    "Liao & Mahoney, Figure 4",
+    f"{PAPER}, Figure 4",
     quick=Config(p=160, n=640, runs=12, strengths=(0.1, 0.8, 1.25)),
     default=Config(runs=16),
     paper=Config(),

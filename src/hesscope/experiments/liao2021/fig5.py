@@ -13,10 +13,11 @@ from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, at_most, less, more, standard_errors
 from ..recipe import Experiment, Findings
+from . import PAPER
 from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 from ._sweep import deviation, draw_sweep, simulated, theory
 
-HERE, SECTION = "Liao & Mahoney, Figure 5", "Liao & Mahoney, Section 3.2.2"
+HERE, SECTION = f"{PAPER}, Figure 5", f"{PAPER}, Section 3.2.2"
 CLAIMS = (
     law_claim("law", "Theorem 1, Figure 5 left", "|w| = 2"),
     more("left", f"{HERE} left", "|w| = 2: the smallest eigenvalue lies below the support (distance over the width of the "
@@ -122,7 +123,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "liao2021.fig5",
     "The left spike due to the model and its transitions",
-    "Liao & Mahoney, Figure 5",
+    f"{PAPER}, Figure 5",
     quick=Config(p=160, n=1600, runs=12, norms=(0.5, 2.0, 5.0), widest=30.0, grid=20),
     default=Config(runs=8),
     paper=Config(),

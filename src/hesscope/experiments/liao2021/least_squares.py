@@ -19,7 +19,8 @@ from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import more, standard_errors
 from ..recipe import Experiment, Findings
-from ._runs import PAPER, SHRINK, at_two_sizes, distance, histogram, law_claim, pooled
+from . import PAPER
+from ._runs import SHRINK, at_two_sizes, distance, histogram, law_claim, pooled
 
 HERE = "Theorem 1, footnote 4"
 CLAIMS = (

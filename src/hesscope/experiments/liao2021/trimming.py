@@ -19,7 +19,8 @@ from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_most, less, more, standard_errors
 from ..recipe import Experiment, Findings
-from ._runs import PAPER, SHRINK, at_two_sizes, distance, draw, law_claim, panel, pooled, repeated
+from . import PAPER
+from ._runs import SHRINK, at_two_sizes, distance, draw, law_claim, panel, pooled, repeated
 
 HERE = f"{PAPER}, Remark 1"
 CLAIMS = (

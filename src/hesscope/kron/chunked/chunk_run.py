@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
-from ..curvature.losses.base import OutputLoss
-from ..errors import refuse
-from ..layers import Capture, CapturedLayer
-from ..layers.proof import second_derivative_product
-from ..layers.shared_captures import captured
-from ..rng import Rng
-from .curvature_choice import LayerCurvature
+from ...curvature import Problem
+from ...curvature.losses.base import OutputLoss
+from ...errors import refuse
+from ...layers import Capture, CapturedLayer
+from ...layers.proof import second_derivative_product
+from ...layers.shared_captures import captured
+from ...rng import Rng
+from ..curvature_choice import LayerCurvature
 
 _DIGITS = {torch.float64: 1e-8, torch.float32: 1e-3}
 

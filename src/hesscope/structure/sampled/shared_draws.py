@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..curvature.data import examples_in, in_batches_of
-from ..curvature.engines.backward import pull_back
-from ..curvature.losses.base import OutputLoss
-from ..curvature.models.evaluation import value_of
-from ..curvature.problem import Problem
-from ..rng import Rng
+from ...curvature.data import examples_in, in_batches_of
+from ...curvature.engines.backward import pull_back
+from ...curvature.losses.base import OutputLoss
+from ...curvature.models.evaluation import value_of
+from ...curvature.problem import Problem
+from ...rng import Rng
 
 
 def random_gradients(problem: Problem, draws: int, parts: int, order: Tensor, rng: Rng) -> Tensor:

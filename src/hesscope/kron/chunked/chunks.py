@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
-from ..curvature.data import examples_in, first_examples, map_tensors
-from ..layers import ProblemFacts, facts_of
-from ..rng import Rng
+from ...curvature import Problem
+from ...curvature.data import examples_in, first_examples, map_tensors
+from ...layers import ProblemFacts, facts_of
+from ...rng import Rng
+from ..curvature_choice import LayerCurvature
 from .chunk_run import ChunkRun
 from .columns import gauss_newton_columns, row_owners, sampled_columns, unit_weights
-from .curvature_choice import LayerCurvature
 
 _LEAST_CHUNK, _MOST_CHUNK = 32e6, 256e6
 

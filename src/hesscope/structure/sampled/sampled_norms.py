@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linalg.checkpoint import Arrays
-from ..linalg.estimate import mean_of_squares
-from ..linalg.steps import Steps
-from ..operators import LinearOperator
-from ..partition import Partition
-from ..rng import Rng
+from ...linalg.checkpoint import Arrays
+from ...linalg.estimate import mean_of_squares
+from ...linalg.steps import Steps
+from ...operators import LinearOperator
+from ...partition import Partition
+from ...rng import Rng
 
 
 class SampledSquares:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..curvature.hessian import CurvatureOperator
-from ..curvature.problem import Problem
-from ..layers import facts_of
-from ..linalg.estimate import student_widening
-from ..memory import free_bytes
-from ..partition import Partition
-from ..rng import Rng
+from ...curvature.hessian import CurvatureOperator
+from ...curvature.problem import Problem
+from ...layers import facts_of
+from ...linalg.estimate import student_widening
+from ...memory import free_bytes
+from ...partition import Partition
+from ...rng import Rng
+from ..source import MatrixSource
 from .shared_draws import random_gradients
-from .source import MatrixSource
 
 LEAST_DRAWS = 4
 _FLOPS = 4e11

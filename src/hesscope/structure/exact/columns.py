@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..curvature import GaussNewton, Hessian
-from ..curvature.data import examples_in
-from ..curvature.engines.graphs import GradientGraphs
-from ..errors import DerivativeError, refuse
-from ..operators import LinearOperator
-from ..operators.finite import all_finite
-from ..space import ParameterSpace
-from .source import MatrixSource
+from ...curvature import GaussNewton, Hessian
+from ...curvature.data import examples_in
+from ...curvature.engines.graphs import GradientGraphs
+from ...errors import DerivativeError, refuse
+from ...operators import LinearOperator
+from ...operators.finite import all_finite
+from ...space import ParameterSpace
+from ..source import MatrixSource
 from .stack import Structure
 
 _WIDTH = 16

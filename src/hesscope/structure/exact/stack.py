@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..curvature import Problem
-from ..curvature.losses.base import OutputLoss
-from ..errors import refuse
-from ..layers import Capture, CapturedLayer, LayerFacts, capture, facts_of
-from ..layers.capturing import every_parameter, layer_name
-from ..layers.kinds.linear import Linear
-from ..layers.shared_captures import captured
-from ..rng import Rng
+from ...curvature import Problem
+from ...curvature.losses.base import OutputLoss
+from ...errors import refuse
+from ...layers import Capture, CapturedLayer, LayerFacts, capture, facts_of
+from ...layers.capturing import every_parameter, layer_name
+from ...layers.kinds.linear import Linear
+from ...layers.shared_captures import captured
+from ...rng import Rng
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from ..operators.finite import need_finite
+from ...operators.finite import need_finite
+from ..source import MatrixSource
 from .activations import Activations, NeuronRows
 from .columns import column_tiles
 from .gram import nonzero_entries
 from .output_curvature import DiagonalCurvature, OutputCurvature, SoftmaxCurvature
-from .source import MatrixSource
 from .stack import LinearLayer, Structure
 
 _PIECE = 32_000_000

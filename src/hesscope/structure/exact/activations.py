@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..source import MatrixName
 from .output_curvature import OutputCurvature, through_weight
-from .source import MatrixName
 from .stack import Structure, Watched
 
 _CHUNK_NUMBERS = 48_000_000

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..curvature.losses.base import OutputLoss
-from ..curvature.losses.elementwise import ElementwiseLoss
-from ..curvature.losses.softmax import SoftmaxLoss
+from ...curvature.losses.base import OutputLoss
+from ...curvature.losses.elementwise import ElementwiseLoss
+from ...curvature.losses.softmax import SoftmaxLoss
 
 _ENTRIES = 48_000_000
 _UNDECIDED = 0.01

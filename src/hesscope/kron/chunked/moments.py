@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..curvature import Hessian, Problem
-from ..curvature.gradient_mode import differentiable
-from ..linalg.checkpoint import Arrays, kept_in
-from ..linalg.steps import Steps
-from ..operators.finite import need_finite
-from ..rng import Rng
+from ...curvature import Hessian, Problem
+from ...curvature.gradient_mode import differentiable
+from ...linalg.checkpoint import Arrays, kept_in
+from ...linalg.steps import Steps
+from ...operators.finite import need_finite
+from ...rng import Rng
+from ..curvature_choice import LayerCurvature
 from .chunks import ChunkedData
 from .columns import unit_weights
-from .curvature_choice import LayerCurvature
 from .grams import GramSum
 
 Folder = str | os.PathLike[str] | None

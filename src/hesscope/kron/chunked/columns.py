@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ..curvature.losses.base import OutputLoss
-from ..curvature.losses.softmax import SoftmaxLoss
-from ..errors import refuse
-from ..rng import Rng
+from ...curvature.losses.base import OutputLoss
+from ...curvature.losses.softmax import SoftmaxLoss
+from ...errors import refuse
+from ...rng import Rng
 from .chunk_run import ChunkRun
 
 _DIGIT = 1024  # numbers of units are read digit by digit, so that float32 keeps them apart

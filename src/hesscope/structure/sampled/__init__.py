@@ -1,0 +1,1 @@
+"""Block norms from random products and random gradients, with standard errors."""
