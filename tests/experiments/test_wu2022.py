@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hesscope as hs
-from hesscope.experiments.wu2022 import _appendix, _trained, lemmas
+from hesscope.experiments.wu2022 import _appendix, _trained, lemmas, trained_resnets
 from hesscope.experiments.wu2022._trained import Setting, trained
 from hesscope.results.kronecker import PredictedEigenspace
 
@@ -67,3 +67,19 @@ def test_lemmas_with_centred_inputs_are_right_as_printed() -> None:
     errors = [lemmas._hessians(config, net)["B15"] for net in (rectified, centred)]
     assert errors[0] > 0.4
     assert errors[1] < 0.1
+
+
+def test_moments_of_patches_are_those_of_the_decoupling() -> None:
+    """Strides, paddings and all: the hooks see what `decouple` sees, without a Hessian."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(3, 2, 3, stride=2, padding=1),
+        torch.nn.Flatten(), torch.nn.Linear(8, 3),
+    ).double()  # fmt: skip
+    x = torch.randn(7, 1, 4, 4, dtype=torch.float64)
+    problem = hs.Problem.of(model, "cross_entropy", (x, torch.arange(7) % 3))
+    for name, (mean, second) in trained_resnets.input_moments(model, x, batch=3).items():
+        d = hs.decouple(problem, name)
+        alignment, ratio = trained_resnets._closeness(mean, second)
+        assert alignment == pytest.approx(d.alignment(), rel=1e-9)
+        assert ratio == pytest.approx(d.spectral_ratio(), rel=1e-9)

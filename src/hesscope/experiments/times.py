@@ -69,6 +69,7 @@ SECONDS: dict[str, tuple[float, float, float]] = {
     "wu2022.table8": (3, HOUR, 20 * DAY),
     "wu2022.table9": (4, HOUR, 6 * DAY),
     "wu2022.theorem4": (5, 60, 300),
+    "wu2022.trained_resnets": (4, 90, 900),
 }
 
 

@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...curvature import Problem
-from ...errors import refuse
 from ...kron import correspondence, decouple_layers, matricize
 from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
-from ...zoo.data import data_dir, load
-from ...zoo.models import load_cifar_resnet
 from ..declared import more
 from ..recipe import Experiment, Findings
-from ._trained import NETWORKS, Setting, trained
+from ._pretrained import problem_of
+from ._trained import Setting
 
 CLAIMS = tuple(
     more(f"layer-{place}", f"Wu et al., Figure {15 + place}", f"Layer {place} of the list (paper: conv{place} of VGG11): the top c - 1 eigenvectors "
@@ -40,31 +37,16 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Correspondence matrices of the exact layer Hessian with E[x xᵀ]."""
-    problem, space = _problem(config)
+    problem, classes = problem_of(config)
     data: dict[str, Any] = {}
     for name, d in decouple_layers(problem, config.layers).items():
         shape = (len(d.output_hessian), len(d.input_autocorrelation))
         vectors = eigenpairs(d.exact, k=min(config.k, d.exact.shape[0])).vectors.cpu().double()
         basis = torch.linalg.eigh(d.input_autocorrelation)[1].flip(1)[:, : config.shown]
         data[name] = correspondence(matricize(vectors, shape), basis, side="inputs").numpy()
-    measured = {f"layer-{i}": float(np.mean(found[0, :space])) for i, found in enumerate(data.values(), start=1)}
-    return data, measured
-
-
-def _problem(config: Config) -> tuple[Problem, int]:
-    if config.network in NETWORKS:
-        models = trained(config)
-        return models.problem(), models.examples.classes - 1
-    folder = data_dir(config.data_dir)
-    if config.network not in ("resnet20", "resnet32") or folder is None:
-        refuse(
-            "network must be one that is trained here, or resnet20 or resnet32 with a data folder",
-            f"{config.network!r}" + (" without one" if folder is None else ""),
-            f"Trained here: {', '.join(NETWORKS)}. Else name the folder with --data-dir or $HESSCOPE_DATA.",
-        )
-    found = load("cifar10", folder=folder, count=config.examples)
-    model = load_cifar_resnet(folder, int(config.network.removeprefix("resnet")))
-    return Problem.of(model, "cross_entropy", (found.x, found.y), batch_size=64), found.classes - 1
+    return data, {
+        f"layer-{i}": float(np.mean(found[0, : classes - 1])) for i, found in enumerate(data.values(), start=1)
+    }
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...curvature import Problem
-from ...errors import refuse
 from ...kron import Decoupling, decouple_layers, subspace_overlap
 from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
-from ...zoo.data import data_dir, load
-from ...zoo.models import load_cifar_resnet
 from ..declared import less, more
 from ..recipe import Experiment, Findings
-from ._trained import Setting, trained
+from ._pretrained import problem_of
+from ._trained import Setting
 
 SOURCE = "Wu et al., (33), made quantitative"
 FORMS = ("expand", "reduce", "kfac_reduce", "nearest")
@@ -46,7 +43,7 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Relative errors of every form, and the overlap of its top c - 1 eigenspace with that of the exact Hessian."""
-    problem, classes = _problem(config)
+    problem, classes = problem_of(config)
     data = {name: _measure(d, classes - 1) for name, d in decouple_layers(problem, config.layers).items()}
     measured: dict[str, Any] = {}
     for place, found in enumerate(data.values(), start=1):
@@ -56,20 +53,6 @@ def run(config: Config) -> Findings:
             f"reduce-{place}": float(found["spectral"][0] / found["spectral"][1:3].min()),
         }
     return data, measured
-
-
-def _problem(config: Config) -> tuple[Problem, int]:
-    folder = data_dir(config.data_dir)
-    if config.network.startswith("resnet"):
-        if folder is None:
-            refuse(
-                f"the trained {config.network} must be at hand", "no data folder", "Use --data-dir or $HESSCOPE_DATA."
-            )
-        found = load("cifar10", folder=folder, count=config.examples)
-        model = load_cifar_resnet(folder, int(config.network.removeprefix("resnet")))
-        return Problem.of(model, "cross_entropy", (found.x, found.y), batch_size=64), found.classes
-    models = trained(config)
-    return models.problem(), models.examples.classes
 
 
 def _measure(d: Decoupling, space: int) -> dict[str, Any]:

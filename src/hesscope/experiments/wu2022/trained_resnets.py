@@ -1,0 +1,179 @@
+"""Tables 6 and 7 and Figure 2 on networks that others trained to the end: the inputs and the decoupling of ResNet-20 and ResNet-32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...curvature import Problem
+from ...kron import decouple_layers
+from ...plots import kron as plots
+from ...results.claims import Outcome
+from ..declared import Measured, between, less, more
+from ..long_runs import progress
+from ..recipe import Experiment, Findings
+from ._pretrained import PRETRAINED, published
+from ._printed import TABLE_7
+from ._trained import NETWORKS, Setting, trained
+
+ROWS = [row for row in TABLE_7 if row.network == "resnet18"]
+FROM = "smallest and largest of the paper's ResNet18 rows; these networks are deeper and narrower, with batch-norm, on CIFAR-10"
+CLAIMS = (
+    more("dominates", "Wu et al., Section 3.1", "In every convolution but the first of every network, the top eigenvector of E[x xᵀ] is "
+         "nearer to Ê[x] than to anything else (smallest (v₁ᵀÊ[x])²)", 0.5, "“E[x]E[xᵀ] indeed dominated”", basis="convention"),
+    *(
+        one
+        for name in PRETRAINED
+        for one in (
+            between(f"{name}-alignment", "Wu et al., Table 7", f"{name}: mean of (v₁ᵀÊ[x])² over convolutions but the first",
+                    min(r.alignment[1] for r in ROWS) - 0.0005, max(r.alignment[2] for r in ROWS) + 0.0005, FROM,
+                    printed=float(np.mean([r.alignment[0] for r in ROWS]))),
+            between(f"{name}-ratio", "Wu et al., Table 7", f"{name}: mean of λ₁/λ₂ over convolutions but the first",
+                    min(r.ratio[1] for r in ROWS), max(r.ratio[2] for r in ROWS), FROM,
+                    printed=float(np.mean([r.ratio[0] for r in ROWS]))),
+        )
+    ),
+    less("error", "Wu et al., (3), (33)", "The decoupling of trained convolutions as (33) has it is good (largest relative spectral error)",
+         0.5, "“ε a small constant”: less than half", basis="convention"),
+    more("overlap", "Wu et al., Section 5.1", "... and its top c - 1 eigenspaces are the exact ones (smallest overlap)", 0.5,
+         "“works reasonably well on the top eigenspace”: for most of it", basis="convention"),
+    more("reduce", "Wu et al., (33)", "Summing over positions first serves top eigenspaces better (mean overlap minus that of (33))", 0,
+         "exact where all positions have the same input", corrected=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config(Setting):
+    """`networks` from the data folder, or one that is trained here; `decoupled` layers of the first of them."""
+
+    networks: tuple[str, ...] = PRETRAINED
+    decoupled: tuple[str, ...] = ("layer1.1.conv1", "layer2.2.conv2", "layer3.2.conv1")
+    decoupled_on: int = 60
+
+
+def run(config: Config) -> Findings:
+    """Inputs of every convolution; the exact Hessians of some of them beside both Kronecker forms."""
+    data: dict[str, Any] = {}
+    measured: dict[str, Measured] = {}
+    for name in config.networks:
+        progress(f"inputs of {name}")
+        model, x, _ = _network(config, name)
+        rows = [(layer, *_closeness(*moments)) for layer, moments in input_moments(model, x).items()][1:]
+        data[name] = {
+            "layers": np.array([row[0] for row in rows]),
+            "alignment": np.array([row[1] for row in rows]),
+            "ratio": np.array([row[2] for row in rows]),
+        }
+        if name in PRETRAINED:
+            measured[f"{name}-alignment"] = float(data[name]["alignment"].mean())
+            measured[f"{name}-ratio"] = float(data[name]["ratio"].mean())
+    measured["dominates"] = min(float(found["alignment"].min()) for found in data.values())
+    data["decoupled"] = found = _decoupled(config)
+    measured["error"] = float(found["error"][:, 0].max())
+    measured["overlap"] = float(found["overlap"][:, 0].min())
+    measured["reduce"] = float((found["overlap"][:, 1] - found["overlap"][:, 0]).mean())
+    return data, measured
+
+
+def _network(config: Config, name: str) -> tuple[nn.Module, Tensor, Tensor]:
+    if name in NETWORKS:
+        models = trained(replace(config, network=name))
+        return models.models[0], models.examples.x, models.examples.y
+    model, found = published(name, config)
+    return model, found.x, found.y
+
+
+def input_moments(model: nn.Module, x: Tensor, batch: int = 50) -> dict[str, tuple[Tensor, Tensor]]:
+    """E[X] (inputs by positions) and E[x xᵀ] over examples and positions, of every convolution's patches."""
+    sums: dict[str, list[Tensor]] = {}
+
+    def look(name: str, layer: nn.Conv2d) -> Any:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            patches = F.unfold(inputs[0], layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
+            rows = patches.mT.reshape(-1, patches.shape[1])
+            count = torch.tensor(float(len(patches)))
+            parts = [count, patches.double().sum(0), (rows.T @ rows).double() / patches.shape[2]]
+            sums[name] = [a + b for a, b in zip(sums[name], parts, strict=True)] if name in sums else parts
+
+        return layer.register_forward_pre_hook(hook)
+
+    hooks = [look(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
+    try:
+        with torch.no_grad():
+            for part in torch.split(x, batch):
+                model.eval()(part)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {name: (mean / count, second / count) for name, (count, mean, second) in sums.items()}
+
+
+def _closeness(mean: Tensor, second: Tensor) -> tuple[float, float]:
+    """(v₁ᵀÊ[x])², Ê[x] the first left singular vector of E[X], and λ₁/λ₂."""
+    values, vectors = torch.linalg.eigh(second)
+    direction = torch.linalg.svd(mean, full_matrices=False)[0][:, 0]
+    return float((vectors[:, -1] @ direction) ** 2), float(values[-1] / values[-2])
+
+
+def _decoupled(config: Config) -> dict[str, Any]:
+    model, x, y = _network(config, config.networks[0])
+    count = config.decoupled_on
+    problem = Problem.of(model.eval(), "cross_entropy", (x[:count], y[:count]), batch_size=64)
+    space = int(y.max())  # c - 1
+    errors, overlaps = [], []
+    for name, d in decouple_layers(problem, config.decoupled).items():
+        progress(f"decoupling {name}")
+        found = [each.compare(space) for each in (d, d.with_reduction("reduce"))]
+        errors.append([float(one.spectral_error) for one in found])
+        overlaps.append([float(one.overlap[-1]) for one in found])
+    return {"layers": np.array(config.decoupled), "error": np.array(errors), "overlap": np.array(overlaps)}
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """Both numbers along the depth, and the two Kronecker forms."""
+    nets = {name: part for name, part in outcome.data.items() if name != "decoupled"}
+    panels = {
+        r"$(v_1^T \hat E[x])^2$": {name: part["alignment"] for name, part in nets.items()},
+        r"$\lambda_1/\lambda_2$ of $E[xx^T]$": {name: part["ratio"] for name, part in nets.items()},
+    }
+    inputs = plots.curves(panels, "convolution, from the second on", "")
+    for axis, key in zip(inputs.axes, ("alignment", "ratio"), strict=True):
+        low, high = min(getattr(r, key)[1] for r in ROWS), max(getattr(r, key)[2] for r in ROWS)
+        axis.axhspan(low, high, color="#d9631e", alpha=0.12, linewidth=0, label="paper's ResNet18, range")
+        axis.legend(frameon=False, fontsize=8)
+    found = outcome.data["decoupled"]
+    labels = ("expand, (33)", "reduce")
+    bars = plots.bars(
+        [str(name) for name in found["layers"]],
+        {f"overlap, {label}": found["overlap"][:, i] for i, label in enumerate(labels)}
+        | {f"error, {label}": found["error"][:, i] for i, label in enumerate(labels)},
+        "top c - 1 overlap, relative spectral error",
+    )
+    return {"inputs": inputs, "decoupled": bars}
+
+
+EXPERIMENT = Experiment(
+    name="wu2022.trained_resnets",
+    title="Inputs and decoupling in trained ResNets",
+    source="Wu et al., Tables 6 and 7, Figure 2, on networks of our own choice",
+    quick=Config(
+        networks=("resnet18",),
+        examples=64,
+        width=4,
+        epochs=2,
+        rate=0.05,
+        decoupled=("blocks.7.conv2",),
+        decoupled_on=16,
+    ),
+    default=Config(examples=200),
+    paper=Config(examples=1000, decoupled_on=200),
+    run=run,
+    claims=CLAIMS,
+    figures=figures,
+    chosen="everything: published weights of ResNet-20 and ResNet-32 on CIFAR-10, with batch-norm; the paper has ResNet18 without.",
+)
