@@ -32,7 +32,8 @@ from hesscope.results.claims import Outcome
 from linalg.cases import Rotated, network_like
 from offspring import Child, command
 
-QUICK = ["--k", "3", "--smallest", "1", "--probes", "2", "--steps", "20", "--formats", "png", "--decouple", "0"]
+LEAN = ["--no-check", "--no-gauss-newton", "--no-block-maps", "--no-per-layer", "--no-landscape", "--decouple", "0"]
+QUICK = ["--k", "3", "--smallest", "1", "--probes", "2", "--steps", "20", "--formats", "png", *LEAN]
 
 
 def problem() -> hs.Problem:

@@ -23,6 +23,7 @@ from report.samples import FAILED, sample
 
 Capture = pytest.CaptureFixture[str]
 SMALL = ["--k", "5", "--smallest", "1", "--probes", "2", "--steps", "20", "--formats", "png"]
+LEAN = [*SMALL, "--no-check", "--no-gauss-newton", "--no-block-maps", "--no-per-layer", "--no-landscape"]
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_layers_that_take_too_many_passes_are_left_out_and_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tagger.py").write_text(TRANSFORMER)
-    code, found = run_json(capsys, "analyze", "tagger.py:make_problem", "--out", "out", *SMALL, "--most-passes", "10")
+    code, found = run_json(capsys, "analyze", "tagger.py:make_problem", "--out", "out", *LEAN, "--most-passes", "10")
     assert code == 0
     # Eight outputs at most: one pass for each.
     assert set(found["kronecker_error"]) == {"head", "layer.self_attn.out_proj", "layer.linear2"}
@@ -334,7 +335,7 @@ def test_interrupted_analysis_goes_on_where_it_was(
 ) -> None:
     """Stopped by ctrl-C in the second stage, it says how to go on; the same command then keeps the first stage."""
     (tmp_path / "slow.py").write_text(MLP + SLOW)
-    stopped = command(["analyze", "slow.py:slow_problem", "--out", "out", *SMALL], tmp_path, {"SLOW": "1"})
+    stopped = command(["analyze", "slow.py:slow_problem", "--out", "out", *LEAN], tmp_path, {"SLOW": "1"})
     while not (tmp_path / "out/state/smallest.json").exists():
         assert stopped.code is None
         time.sleep(0.02)
@@ -342,7 +343,7 @@ def test_interrupted_analysis_goes_on_where_it_was(
     assert stopped.wait() == 130
     assert "run the same command again to go on" in stopped.err
     monkeypatch.setattr("hesscope.analysis.spectra.eigenpairs", None)  # the first stage must come from disk
-    code, found = run_json(capsys, "analyze", "slow.py:slow_problem", "--out", "out", *SMALL)
+    code, found = run_json(capsys, "analyze", "slow.py:slow_problem", "--out", "out", *LEAN)
     assert code == 0
     np.testing.assert_allclose(found["largest"], truth()[::-1][:5], rtol=1e-3)
 
