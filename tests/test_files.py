@@ -57,7 +57,8 @@ def users_folder(folder: Path) -> dict[str, bytes]:
 def config() -> Any:
     from hesscope.analysis import AnalyzeConfig
 
-    return AnalyzeConfig(k=3, smallest=1, probes=2, steps=10, decouple=0, block_maps=False, check=False)
+    parts = dict.fromkeys(("check", "gauss_newton", "block_maps", "per_layer", "landscape"), False)
+    return AnalyzeConfig(k=3, smallest=1, probes=2, steps=10, decouple=0, **parts)
 
 
 def test_analyze_leaves_a_folder_of_others_alone(tmp_path: Path) -> None:
