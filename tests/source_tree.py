@@ -78,5 +78,14 @@ class Module:
     def definitions(self) -> set[str]:
         return {node.name for node in self.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
+    def constants(self) -> set[str]:
+        """What is assigned at the top of the module."""
+        assigned = [node for node in self.tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+        return {name.id for node in assigned for name in ast.walk(node) if isinstance(name, ast.Name) and _stored(name)}
+
+
+def _stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
 
 MODULES = [Module(path) for path in sorted((SOURCE / "hesscope").rglob("*.py"))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from api_snapshot.write import SNAPSHOT, public_api
-from source_tree import MODULES, Module
+from source_tree import MODULES, SOURCE, Module
 
 # A unit imports from the rows above its own, never from its own row or below.
 ORDER = (
@@ -147,6 +148,19 @@ def test_one_class_one_name() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert {name for name, count in homes.items() if count > 1} == set(SAME_NAME)
+
+
+def test_nothing_is_defined_that_nobody_uses() -> None:
+    """Functions, classes and constants of modules are public, or named once more in the source or by the site's scripts."""
+    scripts = sorted((SOURCE.parent / "docs/_site").glob("*.py"))
+    texts = [
+        path.read_text() for path in (*(module.path for module in MODULES), SOURCE / "hesscope/__init__.pyi", *scripts)
+    ]
+    words = Counter(word for text in texts for word in re.findall(r"\w+", text))
+    public = SNAPSHOT.read_text()
+    named = [(module, name) for module in MODULES for name in (*module.definitions(), *module.constants())]
+    left = [(m, name) for m, name in named if words[name] < 2 and f".{name}" not in public]
+    assert [f"{m.name}.{name}" for m, name in left if not name.startswith("__")] == []
 
 
 def test_the_library_never_prints() -> None:

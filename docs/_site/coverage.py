@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hesscope.cli.output import plain
 from hesscope.experiments import find, names
 from hesscope.experiments.running import verdict_counts
+from hesscope.tables import plain
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "coverage.md"

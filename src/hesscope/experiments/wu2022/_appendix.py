@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import integrate, stats
+from scipy import stats
 from torch import Tensor
 
 from ...rng import Rng
@@ -179,12 +179,6 @@ def mean_curvature_law(mean: Tensor, variance: float, rng: Rng, draws: int = 100
     z = mean + variance**0.5 * torch.cat([noise, -noise])
     p = torch.softmax(z, 1)
     return torch.diag(p.mean(0)) - p.T @ p / draws
-
-
-def mean_output_variance() -> float:
-    """The variance of z given the weights: the mean over units of that of y_i, u_i ~ N(g/√(2π), (π-1)/(2π)), g normal."""
-    found, _ = integrate.quad(lambda g: stats.norm.pdf(g) * float(rectified(g * MEAN, VARIANCE)[1]), -9, 9)
-    return float(found)
 
 
 def chi_square_excess() -> float:
