@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hesscope import __version__
 from hesscope.cli.output import plain
 from hesscope.experiments import SeedTable, find, names, run_seeds
@@ -56,6 +58,7 @@ def main(wanted: list[str]) -> None:
                 "stand_ins": outcomes[0].stand_ins,
                 "seconds": round(time.process_time() - started, 1),
                 **_claims(SeedTable.of(outcomes)),
+                "numbers": numbers(outcomes[0].data),
             }
             file.write_text(json.dumps(plain(entry), indent=1, ensure_ascii=False) + "\n")
             print(f"{name} at {size} size, {seeds} seeds: {entry['seconds']:.0f} s", flush=True)
@@ -89,6 +92,19 @@ def _claims(table: SeedTable) -> dict[str, Any]:
         for row in table.claims
     ]
     return {"seeds": table.seeds, "claims": rows}
+
+
+def numbers(data: Any, most: int = 24) -> Any:
+    """What was measured at the first seed, but for arrays of more than `most` numbers (pictures, spectra, samples)."""
+    if isinstance(data, dict):
+        found = {str(name): numbers(part, most) for name, part in data.items()}
+        return {name: part for name, part in found.items() if part not in (None, {})}
+    values = np.asarray(data)
+    if values.size > most or values.dtype.kind not in "biufUS":
+        return None
+    if values.dtype.kind == "f":
+        return np.vectorize(lambda value: float(f"{value:.4g}"), otypes=[float])(values).tolist()
+    return values.tolist()
 
 
 def _commit() -> str:
