@@ -90,7 +90,21 @@ def test_missing_and_unknown_names_are_refused(tmp_path: Path) -> None:
     torch.save({**state, "extra.weight": torch.zeros(2)}, tmp_path / "more.pt")
     with pytest.raises(InputError, match=r"extra\.weight"):
         problem.at(tmp_path / "more.pt")
-    problem.at({name: t for name, t in state.items() if "running" not in name})  # a dict may leave buffers as they are
+
+
+def test_weights_without_their_running_statistics_are_told(tmp_path: Path) -> None:
+    """The loss of other weights with the old statistics is that of no network: whoever means it says `partial`."""
+    problem, state = problem_of(network(1)), dict(network(7).state_dict())
+    weights = {name: t for name, t in state.items() if "running" not in name}
+    np.savez(tmp_path / "weights.npz", **{name: t.numpy() for name, t in weights.items()})
+    for given in (weights, tmp_path / "weights.npz"):
+        with pytest.warns(UserWarning, match=r"1\.running_mean, 1\.running_var\. Give the whole state_dict"):
+            told = problem.at(given)
+    meant = problem.at(weights, partial=True)
+    assert told.loss_value() == meant.loss_value() != problem.at(state).loss_value()
+    trained = network(1).train()
+    batch = hs.Problem.of(trained, "cross_entropy", (X, Y), batch_statistics=True)
+    batch.at(weights)  # statistics of the batch itself: those of before do not matter
 
 
 class Anything:

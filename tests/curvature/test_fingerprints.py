@@ -6,7 +6,8 @@ from collections.abc import Callable
 from itertools import combinations
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import hesscope as hs
 
@@ -71,6 +72,23 @@ def test_every_matrix_has_its_own_fingerprint() -> None:
     assert same == []
 
 
+class Focal(nn.CrossEntropyLoss):
+    """A loss of one's own, by a torch loss's name."""
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return super().forward(outputs, targets) ** 2
+
+
+LOSSES: dict[str, Callable[[], hs.LinearOperator]] = {
+    "by example": lambda: hs.Hessian(problem(loss=lambda f, t: F.cross_entropy(f, t, reduction="none"))),
+    "subclass": lambda: hs.Hessian(problem(loss=Focal(reduction="sum"))),
+    "sum and count": lambda: hs.Hessian(problem(loss=lambda model, batch: (model(batch[0]).square().sum(), 3))),
+}
+
+
 def test_the_same_matrix_is_recognised() -> None:
-    for name, make in MATRICES.items():
-        assert make().fingerprint == make().fingerprint, name
+    """In another process, too, where objects lie elsewhere in memory."""
+    for name, make in (MATRICES | LOSSES).items():
+        first, again = make(), make()
+        assert first.fingerprint == again.fingerprint, name
+        assert " at 0x" not in first.fingerprint, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -231,3 +232,51 @@ def test_encoders_with_padding_in_evaluation_are_those_of_training() -> None:
     torch.testing.assert_close(hs.Hessian(problem).block(["head.weight"]).dense(), truth, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(hs.layer_hessian(problem, "head").dense(), truth, rtol=1e-9, atol=1e-12)
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
+def test_sparse_inputs_and_adjacency_are_whole_batches() -> None:
+    """Sparse tensors are not cut along examples; all else is as with dense ones."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    x, y = torch.randn(6, 3).double().relu(), torch.arange(6) % 2
+    links = (torch.rand(6, 6) > 0.5).double()
+
+    def nodes(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:
+        inputs, links, targets = batch
+        return F.cross_entropy(links @ model(inputs), targets, reduction="sum"), len(targets)
+
+    dense = hs.Hessian(hs.Problem.of(model, nodes, [(x, links, y)])).dense()
+    for sparse in (Tensor.to_sparse, Tensor.to_sparse_csr):
+        problem = hs.Problem.of(model, nodes, [(x, sparse(links), y)])
+        torch.testing.assert_close(hs.Hessian(problem).dense(), dense)
+        assert hs.check(problem).passed
+    plain, given = (hs.Problem.of(model, "cross_entropy", (inputs, y)) for inputs in (x, x.to_sparse()))
+    assert abs(float(hs.trace(hs.Hessian(given)).value) - float(hs.trace(hs.Hessian(plain)).value)) < 1e-10
+    assert hs.Hessian(given).fingerprint != hs.Hessian(plain).fingerprint
+
+
+class WithNothing(nn.Module):
+    """A parameter without entries, as optional parts of models have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.none = nn.Linear(3, 2), nn.Parameter(torch.empty(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x) + self.none.sum()
+        return found
+
+
+def test_parameters_without_entries_are_left_out() -> None:
+    problem = hs.Problem.of(WithNothing(), "mse", (torch.ones(4, 3), torch.ones(4, 2)))
+    assert problem.space.names == ("layer.weight", "layer.bias")
+    assert len(hs.per_layer(problem).trace) == 1
+    assert hs.block_norms(problem, "layer").norms.shape == (1, 1)
+
+
+def test_problems_are_not_pickled() -> None:
+    problem = hs.Problem.of(nn.Linear(2, 1), "mse", (torch.ones(4, 2), torch.ones(4, 1)))
+    with pytest.raises(HesscopeError, match="stay in its process"):
+        pickle.dumps(problem)
+    assert copy.deepcopy(problem).loss_value() == problem.loss_value()

@@ -159,16 +159,27 @@ def map_tensors(batch: Any, change: Callable[[Tensor], Any]) -> Any:
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
-    """Every tensor of a nested batch."""
+    """Every tensor of a nested batch; of a sparse one, the dense tensors it is made of."""
     found: list[Tensor] = []
-    map_tensors(batch, lambda t: found.append(t))
+    map_tensors(batch, lambda t: found.extend(dense_parts(t)))
     return found
 
 
+def dense_parts(t: Tensor) -> tuple[Tensor, ...]:
+    """The tensor itself, or what holds the places and values of a sparse one."""
+    if t.layout == torch.strided:
+        return (t,)
+    if t.layout == torch.sparse_coo:
+        return t._indices(), t._values()
+    by_row = t.layout in (torch.sparse_csr, torch.sparse_bsr)
+    places = (t.crow_indices(), t.col_indices()) if by_row else (t.ccol_indices(), t.row_indices())
+    return (*places, t.values())
+
+
 def examples_in(batch: Any) -> int | None:
-    """The common first dimension of all tensors, or None where there is none to split along."""
-    tensors = tensors_of(batch)
-    sizes = {t.shape[0] if t.ndim else -1 for t in tensors}
+    """The common first dimension of all tensors, or None where there is none to split along, as in sparse ones."""
+    sizes: set[int] = set()
+    map_tensors(batch, lambda t: sizes.add(t.shape[0] if t.ndim and t.layout == torch.strided else -1))
     return sizes.pop() if len(sizes) == 1 and -1 not in sizes else None
 
 

@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ from .models.checkpoint_files import checkpoints_in
 from .models.default_forward import Forward
 from .models.evaluation import EVALUATION_LOCK, Evaluation, Loss, gradient_of, value_of
 from .models.evaluation import ScalarLoss as ScalarLoss
-from .models.moving import new_tensors
+from .models.moving import new_tensors, warn_of_kept_statistics
 from .models.own_loss import OwnLoss, check_own_loss, is_whole
 from .models.sharded import unsharded
 from .models.state import cast, common_type, snapshot, unwrap
@@ -360,8 +360,11 @@ class Problem:
 
     def at(self, state: Mapping[str, Tensor] | str | os.PathLike[str], *, partial: bool = False) -> Problem:
         """The same problem at other values, by name: a state dict of all selected parameters (`partial`: or of some), and of
-        buffers where there are any; or a checkpoint: .pt, .ckpt (Lightning), .safetensors, .npz, a Hugging Face folder."""
+        buffers where there are any (running statistics that are left out stay as they are, with a warning); or a
+        checkpoint: .pt, .ckpt (Lightning), .safetensors, .npz, a Hugging Face folder."""
         new = new_tensors(self.model, state, {**self.parameters, **self._fixed}, () if partial else self.parameters)
+        if not partial:
+            warn_of_kept_statistics(self.model, new)
         return self._copy(
             parameters={name: new.get(name, t) for name, t in self.parameters.items()},
             fixed={name: new.get(name, t) for name, t in self._fixed.items()},
@@ -389,6 +392,12 @@ class Problem:
         """(sum, count) of one batch, without derivatives."""
         terms = self.evaluate(batch, self.parameters)
         return value_of(terms), terms.count
+
+    def __deepcopy__(self, memo: Any) -> Problem:
+        return self._copy()
+
+    def __getstate__(self) -> NoReturn:
+        refuse("a problem must stay in its process", "one to pickle", "Make it again there, with Problem.of(...).")
 
     def __repr__(self) -> str:
         return f"Problem({type(self.model).__name__}, {self.space.size} parameters in {len(self.space.names)} tensors)"

@@ -15,6 +15,7 @@ from torch import Tensor
 from ...arguments import as_float, shown
 from ...errors import refuse
 from ...memory import free_bytes
+from ..data import dense_parts
 
 FRACTION = 0.5
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -77,7 +78,8 @@ def counting_saved_bytes(without: set[int]) -> Iterator[Callable[[], int]]:
         return held
 
     def count() -> int:
-        storages = {s.data_ptr(): s.nbytes() for s in (held.tensor.untyped_storage() for held in saved)}
+        parts = (part for held in saved for part in dense_parts(held.tensor))
+        storages = {s.data_ptr(): s.nbytes() for s in (part.untyped_storage() for part in parts)}
         return sum(size for place, size in storages.items() if place not in without)
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
@@ -91,7 +93,7 @@ def bytes_in_graph(graph: Any, without: set[int]) -> int:
     met, seen = set(waiting), {}
     while waiting:
         node = waiting.pop()
-        for saved in _saved_by(node):
+        for saved in (part for tensor in _saved_by(node) for part in dense_parts(tensor)):
             if saved.untyped_storage().data_ptr() not in without:
                 seen[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
         new = {behind for behind, _ in node.next_functions if behind is not None} - met

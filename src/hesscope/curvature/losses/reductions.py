@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,6 +19,7 @@ ReductionKind = Literal["sum", "counted", "examples", "per example"]
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
+@dataclass(frozen=True)
 class Reduction:
     """How a loss of (outputs, targets) combines over batches.
 
@@ -26,8 +28,9 @@ class Reduction:
     it is neither the sum nor the mean of its parts: examples see each other in it.
     """
 
-    def __init__(self, kind: ReductionKind, mean: bool, coupled: bool = False) -> None:
-        self.kind, self.mean, self.coupled = kind, mean, coupled
+    kind: ReductionKind
+    mean: bool
+    coupled: bool = False
 
     def terms(self, loss: Function, outputs: Tensor, targets: Any, traced: bool) -> AutogradLoss:
         """The loss of one batch as a sum over it, and what a mean divides by."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
 
+from ...arguments import listed
 from ..gradient_mode import differentiable
 from .checkpoint_files import holds_adapters, read_checkpoint
 from .state import from_checkpoint, names_in_checkpoints
@@ -29,3 +31,20 @@ def new_tensors(
     elif not (Path(state).exists() and holds_adapters(state)):
         needed = names_in_checkpoints(model)
     return from_checkpoint(model, read_checkpoint(state), own, needed)
+
+
+def warn_of_kept_statistics(model: nn.Module, replaced: Collection[str]) -> None:
+    """Other weights with the running statistics of the old ones are a network that was never trained: say so."""
+    used = (
+        f"{path}.{local}".lstrip(".")
+        for path, module in model.named_modules()
+        for local, _ in module.named_buffers(recurse=False)
+        if local.startswith("running_") and not module.training
+    )
+    kept = [name for name in used if name not in replaced]
+    if kept and any(name in replaced for name, _ in model.named_parameters()):
+        warnings.warn(
+            f"other parameters with the running statistics of before: {listed(kept)}. Give the whole state_dict(), which "
+            "brings them; or partial=True, if they are meant.",
+            stacklevel=3,
+        )

@@ -35,7 +35,9 @@ def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, T
         refuse("parameters must have their shapes", "a lazy module that has not run yet", "Run one batch through it.")
     everything = {name: plain(p).clone() for name, p in model.named_parameters()}
     trainable = {
-        name: everything[name] for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()
+        name: everything[name]
+        for name, p in model.named_parameters()
+        if p.requires_grad and p.is_floating_point() and p.numel()  # what has no entries has no curvature
     }
     if not everything:
         refuse("the model must have parameters", f"{type(model).__name__} with none", "Check the model.")

@@ -111,7 +111,7 @@ class Run:
     def _bases(self) -> dict[str, Basis]:
         count = min(self.settings.basis_examples, self.sample.size)
         order = torch.randperm(self.sample.size, generator=self.rng.child("basis", self.epoch).torch(), device="cpu")
-        part = self.sample.part(self.problem.at(self.posterior.weights()), order[:count])
+        part = self.sample.part(self.problem.at(self.posterior.weights(), partial=True), order[:count])
         return predicted_bases(part) if self.method.basis == "predicted" else kronecker_bases(part)
 
     def _optimisers(self) -> list[torch.optim.Optimizer]:
