@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...curvature import Problem
 from ...plots.blocks import draw_heat
 from ...rng import Rng
+from ...structure import block_norms
 from ...zoo.training import descend, drawn_batches
 from . import SOURCE as SOURCE
 
@@ -103,6 +104,12 @@ def mean_squares(norms: Any) -> Any:
     """The mean squares of diagonal and of off-diagonal norms."""
     off = ~np.eye(len(norms), dtype=bool)
     return np.array([np.mean(np.diagonal(norms) ** 2), np.mean(norms[off] ** 2)])
+
+
+def layer_squares(problem: Problem, layers: Sequence[str]) -> Any:
+    """`mean_squares` between the neurons of each layer, from one matrix of norms."""
+    found = block_norms(problem)
+    return np.array([mean_squares(within(found.norms, found.layers, layer)) for layer in layers])
 
 
 def draw_maps(figure: Any, axes: Any, pictures: Any, bounds: Any, titles: Sequence[str], names: Sequence[str]) -> None:

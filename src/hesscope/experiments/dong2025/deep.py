@@ -13,10 +13,9 @@ from scipy import stats
 from ...plots.style import ACCENT, SEQUENTIAL, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
-from ...structure import block_norms
 from ..declared import less, more, standard_errors
 from ..recipe import Experiment, Findings
-from ._measured import SOURCE, mean_squares, network, problem_of
+from ._measured import SOURCE, layer_squares, network, problem_of
 
 WIDTHS = ("d", "h1", "h2", "h3", "C")
 LAYERS = ("fc1", "fc2", "fc3", "fc4")
@@ -101,7 +100,7 @@ def _ratios(config: Config, widths: list[int], layers: Sequence[int], repeat: in
     x = torch.randn(config.examples, widths[0], generator=rng.child("inputs").torch())
     y = torch.randint(0, widths[-1], (config.examples,), generator=rng.child("labels").torch())
     problem = problem_of(network(tuple(widths), rng), "CE", x, y, widths[-1])
-    squares = np.array([mean_squares(block_norms(problem.select(f"{LAYERS[p]}.weight")).norms) for p in layers]).T
+    squares = layer_squares(problem.select([f"{LAYERS[p]}.weight" for p in layers]), [LAYERS[p] for p in layers]).T
     return np.sqrt(squares[1] / squares[0])
 
 

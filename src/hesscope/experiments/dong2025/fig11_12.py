@@ -10,10 +10,10 @@ import numpy as np
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
-from ...structure import block_norms, heat_map
+from ...structure import heat_map
 from ..declared import less, more
 from ..recipe import Experiment, Findings
-from ._measured import NEAR, SOURCE, Loss, clustered_data, draw_map, map_bar, mean_squares, network, problem_of
+from ._measured import NEAR, SOURCE, Loss, clustered_data, draw_map, layer_squares, map_bar, network, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
 CLAIMS = tuple(
@@ -68,9 +68,10 @@ def run(config: Config) -> Findings:
                     x, y = clustered_data(config.examples, classes, clusters, config.inputs, rng)
                     model = network((config.inputs, config.hidden, classes), rng)
                     problem = problem_of(model, loss, x, y, classes)
-                    squares += mean_squares(block_norms(problem.select("fc1.weight")).norms)
                     if loss == "CE":
-                        last += mean_squares(block_norms(problem.select("fc2.weight")).norms)
+                        squares, last = np.array([squares, last]) + layer_squares(problem, ("fc1", "fc2"))
+                    else:
+                        squares += layer_squares(problem.select("fc1.weight"), ("fc1",))[0]
                     if repeat == 0:
                         picture = heat_map(problem, config.pixels, reduce="mean")
                         pictures.append(picture.image)

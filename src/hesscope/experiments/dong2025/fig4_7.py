@@ -11,10 +11,10 @@ from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ...rmt import block_limits
 from ...rng import Rng
-from ...structure import block_norms, heat_map
+from ...structure import heat_map
 from ..declared import Measured, at_most, less, standard_errors
 from ..recipe import Experiment, Findings
-from ._measured import SOURCE, Loss, draw_map, gaussian_data, map_bar, mean_squares, network, problem_of
+from ._measured import SOURCE, Loss, draw_map, gaussian_data, layer_squares, map_bar, network, problem_of
 
 CASES: tuple[tuple[str, bool, Loss], ...] = (
     ("linear, MSE", False, "MSE"),
@@ -86,8 +86,7 @@ def run(config: Config) -> Findings:
                 if repeat == 0:
                     picture = heat_map(problem, config.pixels, reduce="mean")
                     pictures[str(classes)] = {"image": picture.image, "bounds": picture.bounds}
-                for row, glob in enumerate(("fc1.weight", f"fc{len(widths)}.weight")):
-                    every[k, repeat, row] = mean_squares(block_norms(problem.select(glob)).norms)
+                every[k, repeat] = layer_squares(problem, ("fc1", f"fc{len(widths)}"))
         mean = every.mean(1)
         data[name] = {"ratios": np.sqrt(mean[:, :, 1] / mean[:, :, 0]).T, "pictures": pictures, "every": every}
     return data, _measured(config, data)
