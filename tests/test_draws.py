@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,3 +33,9 @@ def test_other_modules_change_no_draw(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("full_of_numbers")
     assert drawn() == before
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_draws_from_the_global_generator_begin_anew_in_every_test(turn: int) -> None:
+    """Whatever ran before in this worker, which is a matter of load."""
+    assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(1))), turn
