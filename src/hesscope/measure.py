@@ -52,7 +52,7 @@ class Measure(ABC):
 
     def kolmogorov(self, other: Measure) -> float:
         """sup_x |F(x) - G(x)|: at the atoms where there are any, else on a grid of 4001 quantiles."""
-        as_measure(other, "the other measure")
+        need_measure(other)
         points = np.unique(np.concatenate([self._test_points(), other._test_points()]))
         # A cdf jumps at its atoms: look at both sides of every point.
         both = np.concatenate([points, np.nextafter(points, -np.inf)])
@@ -60,7 +60,7 @@ class Measure(ABC):
 
     def wasserstein(self, other: Measure, points: int = 4001) -> float:
         """W1 = ∫ |F^-1 - G^-1| dq (exact between atomic measures, midpoint rule otherwise)."""
-        as_measure(other, "the other measure")
+        need_measure(other)
         if not is_count(points, 1):
             refuse("points must be an integer >= 1", shown(points), "The default is 4001.")
         if isinstance(self, AtomicMeasure) and isinstance(other, AtomicMeasure):
@@ -162,11 +162,10 @@ class AtomicMeasure(Measure):
         return self.nodes
 
 
-def as_measure(given: object, what: str) -> Measure:
-    """The measure; refuses bare eigenvalues, which do not say whether they are all of them."""
-    if not isinstance(given, Measure):
-        refuse(f"{what} must be a measure", shown(given), "Use AtomicMeasure.of for eigenvalues.")
-    return given
+def need_measure(other: object) -> None:
+    """Refuse bare eigenvalues, which do not say whether they are all of them."""
+    if not isinstance(other, Measure):
+        refuse("the other measure must be a measure", shown(other), "Use AtomicMeasure.of for eigenvalues.")
 
 
 def points_of(x: ArrayLike) -> Array:

@@ -152,7 +152,7 @@ def _wishes(
         amounts = [n for n in (checkpoints, checkpoints // 2, 2) if 2 <= n <= checkpoints] or [checkpoints]
         found.append(Wish(TRAINING, tuple((n, n * each) for n in dict.fromkeys(amounts)), "checkpoints", limit))
         if config.block_maps and Partition.by("layer", problem).count > 1:
-            blocks = _norm_versions(problem, "layer", cost)
+            blocks = _layer_norm_versions(problem, cost)
             found.append(
                 Wish(TRAINING_BLOCKS, tuple((n, checkpoints * price) for n, price in blocks), "random vectors a block")
             )
@@ -161,7 +161,7 @@ def _wishes(
 
 def _block_wishes(problem: Problem, config: AnalyzeConfig, cost: Prices) -> Iterable[Wish]:
     if Partition.by("layer", problem).count > 1:
-        yield Wish(LAYERS, _norm_versions(problem, "layer", cost), "random vectors a block")
+        yield Wish(LAYERS, _layer_norm_versions(problem, cost), "random vectors a block")
     if 2 <= Partition.by("neuron", problem).count <= config.most_blocks:
         products = norm_products(problem, "neuron")
         if products <= config.most_products:
@@ -184,12 +184,12 @@ def finer_grouping(problem: Problem, config: AnalyzeConfig) -> Grouping | None:
 _UNKEPT = 2.0
 
 
-def _norm_versions(problem: Problem, kind: str, cost: Prices) -> tuple[tuple[int | None, float], ...]:
-    """With 16, 8 or 4 random vectors a block, where these decide the price."""
+def _layer_norm_versions(problem: Problem, cost: Prices) -> tuple[tuple[int | None, float], ...]:
+    """Norms by layer with 16, 8 or 4 random vectors a block, where these decide the price."""
     found: list[tuple[int | None, float]] = []
     probes = NORM_PROBES
     while probes >= FEWEST_PROBES:
-        products = norm_products(problem, kind, probes)  # type: ignore[arg-type]
+        products = norm_products(problem, "layer", probes)
         price = _UNKEPT * products * cost.product + 20 * cost.gradient
         if not found or price < found[-1][1]:
             found.append((probes, price))

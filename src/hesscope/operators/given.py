@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ class HasOperator(Protocol):
 
 
 Matrix = LinearOperator | HasOperator
+MatrixName = Literal["hessian", "gauss_newton"]  # of a problem, where both would do
 
 
 def as_operator(given: Matrix) -> LinearOperator:

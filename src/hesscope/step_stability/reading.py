@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
@@ -12,13 +12,12 @@ from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..linalg import eigenpairs
 from ..measure import Array
+from ..operators.given import MatrixName
 from ..results.spectra import Eigenpairs
 from ..results.stability import EdgeReading
 from ..rng import Rng
 from .optimizer_state import OptimizerState, read_optimizer
 from .preconditioned import Preconditioned
-
-MatrixName = Literal["hessian", "gauss_newton"]
 
 
 def read_edge(

@@ -10,8 +10,9 @@ from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..memory import free_bytes
 from ..operators import LinearOperator
+from ..operators.given import MatrixName
 from .exact.tiles import Stream
-from .source import MatrixName, source_of
+from .source import source_of
 
 
 @differentiable()

@@ -13,9 +13,10 @@ from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
 from ..measure import Array
 from ..operators import LinearOperator
+from ..operators.given import MatrixName
 from ..results.blocks import HeatMap
 from .exact.tiles import Stream
-from .source import MatrixName, source_of
+from .source import source_of
 
 
 @differentiable()

@@ -13,11 +13,11 @@ from ..arguments import as_float, shown
 from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..errors import InputError, refuse
+from ..operators.given import MatrixName
 from ..partition import Grouping, Partition
 from ..results.history import TrainingHistory
 from .circulant import circulant_score
 from .norms import block_norms
-from .source import MatrixName
 
 
 def structure_history(

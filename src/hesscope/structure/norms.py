@@ -18,13 +18,14 @@ from ..linalg.steps import Steps
 from ..memory import free_bytes
 from ..operators import LinearOperator
 from ..operators.content import digest
+from ..operators.given import MatrixName
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockNorms
 from ..rng import Rng
 from .exact.tiles import Stream
 from .sampled.sampled_norms import products_of
 from .sampled.shared_norms import LEAST_DRAWS, can_share
-from .source import MatrixName, MatrixSource, source_of
+from .source import MatrixSource, source_of
 from .squares import Squares
 
 NormsMethod = Literal["auto", "exact", "stochastic", "shared"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from ..curvature import CurvatureOperator, Fisher, GaussNewton, Hessian, Problem
 from ..errors import refuse
 from ..operators import LinearOperator
+from ..operators.given import MatrixName
 from ..partition import Grouping, Partition, as_partition
-
-MatrixName = Literal["hessian", "gauss_newton"]
 
 
 @dataclass(frozen=True, eq=False)

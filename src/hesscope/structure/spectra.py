@@ -14,13 +14,14 @@ from ..operators import LinearOperator
 from ..operators.content import digest
 from ..operators.derived import Derived
 from ..operators.finite import need_finite
+from ..operators.given import MatrixName
 from ..partition import Grouping, Partition
 from ..results.blocks import BlockSpectra
 from ..rng import Rng
 from .exact.activations import Activations
 from .exact.output_curvature import DiagonalCurvature, SoftmaxCurvature
 from .exact.tiles import Stream, weighted_gram
-from .source import MatrixName, source_of
+from .source import source_of
 
 _DENSE = 2500
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..source import MatrixName
+from ...operators.given import MatrixName
 from .output_curvature import OutputCurvature, through_weight
 from .stack import Structure, Watched
 
