@@ -25,6 +25,7 @@ SECTIONS = {  # name: title, module, function
     "kron": ("Kronecker factors and layer Hessians", "kron", "rows"),
     "theory": ("Closed forms and limits", "theory", "rows"),
     "readings": ("Readings along training", "readings", "rows"),
+    "plans": ("Plans of transformers", "plans", "rows"),
 }
 
 

@@ -94,3 +94,23 @@ def gpt() -> tuple[nn.Module, Tensor, Tensor]:
     """4 x 128 tokens."""
     torch.manual_seed(0)
     return GPT(), torch.randint(0, 8192, (4, 128)), torch.randint(0, 8192, (4, 128))
+
+
+class TiedGPT(GPT):
+    """A head that is the embedding, as GPT-2 has it."""
+
+    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, length: int = 1024) -> None:
+        super().__init__(vocabulary, width, layers, heads, length)
+        self.head.weight = self.embed.weight
+
+
+# Vocabulary, width, layers, heads.
+TIED = {"1.25 M": (4096, 128, 3, 4), "10.3 M": (8192, 320, 6, 5), "124 M": (50257, 768, 12, 12)}
+
+
+def tied_gpt(size: str, sequences: int = 1) -> tuple[nn.Module, Tensor, Tensor]:
+    """A GPT of so many parameters at sequences of 1,024 random tokens."""
+    torch.manual_seed(0)
+    vocabulary = TIED[size][0]
+    x, y = torch.randint(0, vocabulary, (2, sequences, 1024))
+    return TiedGPT(*TIED[size]), x, y

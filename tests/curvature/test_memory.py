@@ -15,6 +15,8 @@ from torch import Tensor, nn
 import hesscope as hs
 from hesscope.curvature.engines.graphs import GradientGraphs
 from hesscope.curvature.engines.memory import counting_saved_bytes, parse_bytes
+from hesscope.curvature.proofs import independence
+from hesscope.curvature.proofs.independence import examples_to_look_at
 from hesscope.errors import HesscopeError
 from hesscope.linalg.memory import vectors_that_fit
 from hesscope.memory import free_bytes
@@ -158,3 +160,30 @@ def test_products_do_not_depend_on_memory(memory: float | str | None) -> None:
     other = hs.Hessian(hs.Problem.of(model, "cross_entropy", batches, memory=memory))
     v = torch.randn(whole.shape[1], 2).double()
     assert torch.allclose(whole @ v, other @ v, rtol=1e-12, atol=1e-14)
+
+
+def test_long_texts_over_a_large_vocabulary_are_looked_at_three_at_a_time() -> None:
+    """Whether examples see each other shows on three as on eight, whose logits in float64 would fill memory."""
+    ids, few = torch.zeros(20, 1024, dtype=torch.long), [torch.zeros(4, 4), torch.zeros(10, 2)]
+    assert examples_to_look_at({"input_ids": ids, "labels": ids}, [*few, torch.zeros(50_257, 1)]) == 3
+    assert examples_to_look_at((ids[:, :64], ids[:, :64]), [*few, torch.zeros(8_192, 1)]) == 8
+    assert examples_to_look_at((torch.zeros(20, 3, 224, 224), ids[:, 0]), [*few, torch.zeros(4096, 1)]) == 8
+    assert examples_to_look_at(None, few) == 8
+
+
+@pytest.mark.parametrize("see_each_other", [False, True])
+def test_three_examples_tell(see_each_other: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(independence, "_OUTPUT_BYTES", 1)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.map(x - x.mean(0) if see_each_other else x)
+
+    torch.manual_seed(0)
+    problem = hs.Problem.of(Model(), "mse", (torch.randn(9, 3), torch.randn(9, 2)))
+    assert len(problem._few[0][0]) == 3  # type: ignore[index]
+    assert problem.divisible is not see_each_other

@@ -38,7 +38,7 @@ from .processes import agree_on_loss, refuse_different_models, same_everywhere
 from .proofs.batch_values import values_of_batches
 from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
-from .proofs.independence import EXAMPLES, are_independent, rounding_of, scattered_examples
+from .proofs.independence import are_independent, examples_to_look_at, rounding_of, scattered_examples
 from .settings import check_settings, need_float_type
 
 _BATCH_SIZE = 1024
@@ -284,7 +284,8 @@ class Problem:
     @cached_property
     def _few(self) -> list[Any] | None:
         """A few examples, scattered at random over the data; the same in every process."""
-        found = scattered_examples(self.batches, EXAMPLES, Rng(0).child("probe"))
+        count = examples_to_look_at(next(iter(self.batches), None), [*self._fixed.values(), *self.parameters.values()])
+        found = scattered_examples(self.batches, count, Rng(0).child("probe"))
         return same_everywhere(found) if self.distributed else found
 
     @cached_property

@@ -63,7 +63,7 @@ def eigenpairs(
     if is_small(counted, max_products, 4 * k):
         return _dense(counted, goal, before)
     width = _block(counted, goal, block)
-    limit = _basis_limit(counted, goal, width, max_basis)
+    limit = basis_limit(counted, goal, width, max_basis)
     run = KrylovRun(counted, goal, width, limit, source.child("eigenpairs"))
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
     # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
@@ -120,7 +120,7 @@ def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:
     return max(1, min(op.preferred_block, goal.count))
 
 
-def _basis_limit(op: Counted, goal: Goal, width: int, max_basis: int | None) -> int:
+def basis_limit(op: LinearOperator, goal: Goal, width: int, max_basis: int | None) -> int:
     """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from.
 
     Restarting early costs next to nothing where eigenvalues stand apart (docs/theory/algorithms.md).

@@ -51,7 +51,8 @@ def rehearse(
         seconds_with(count) > most or (count > total // _SHARE and seconds_with(count) > _AT_ONCE)
     ):
         count = max(_LEAST, count // 2)
-    if not seconds_with(count) <= _PATIENCE:
+    # A few large examples, such as long texts, cannot be had for less than the run itself.
+    if not seconds_with(count) <= _PATIENCE or (count <= _LEAST and seconds_with(count) > 2 * most):
         return None
     given = {name: value for name, value in settings.items() if name not in _NOT_REHEARSED}
     found, seconds = _run(problem, function, given, count)

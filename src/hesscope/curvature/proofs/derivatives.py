@@ -300,7 +300,7 @@ def _singles(probe: Problem, batches: list[Any]) -> Iterator[Any]:
 
 def derivative_probe(problem: Problem) -> tuple[Problem, Precision, AbstractContextManager[Any]]:
     """A few examples in float64 throughout where the network can be run so, else in its own type."""
-    few = problem.probe.subset(_few(problem)) if problem.divisible else problem.probe
+    few = problem.probe.subset(proof_examples(problem)) if problem.divisible else problem.probe
     wide, widening = few if few.dtype == torch.float64 else few.cast(torch.float64), InFloat64()
     try:
         with widening:
@@ -314,7 +314,7 @@ def derivative_probe(problem: Problem) -> tuple[Problem, Precision, AbstractCont
         return few, FLOAT32, nullcontext()
 
 
-def _few(problem: Problem) -> int:
+def proof_examples(problem: Problem) -> int:
     """As many examples as make the proof cheap beside a gradient of all data, if there are so many."""
     total = sum(examples_in(batch) or 1 for batch in problem.batches) if problem.batches.held else _SHARE * _EXAMPLES
     return max(2, min(_FEW, total // _FEW), min(_EXAMPLES, total // _SHARE))

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from ...errors import refuse
 from ...rng import Rng
-from ..data import examples_in, joined, take
+from ..data import examples_in, joined, take, tensors_of
 from ..losses.base import OutputLoss
 from ..models.evaluation import ScalarLoss, value_of
 
 EXAMPLES = 8
+_FEWEST = 3  # that are taken apart in three pieces
+_OUTPUT_BYTES = 100_000_000  # of examples that are looked at together; about ten times as much lives at once
 _DIGITS = {torch.float64: 1e-9, torch.float32: 1e-4}
 Evaluate = Callable[[Any], OutputLoss | ScalarLoss]
 
@@ -22,6 +24,15 @@ Evaluate = Callable[[Any], OutputLoss | ScalarLoss]
 def rounding_of(dtype: torch.dtype) -> float:
     """How far two ways of computing the same number may lie apart, relative to its size."""
     return _DIGITS.get(dtype, 3e-2)
+
+
+def examples_to_look_at(batch: Any, tensors: Iterable[Tensor]) -> int:
+    """How many examples are looked at closely: fewer where each is a text of many tokens and the vocabulary is large, as
+    their logits in float64 fill memory. A guess at their size, from numbers of tokens and the longest of `tensors`."""
+    size = max(examples_in(batch) or 1, 1)
+    tokens = max((t.numel() / size for t in tensors_of(batch) if not t.is_floating_point()), default=1.0)
+    width = max((len(t) for t in tensors if t.ndim), default=1)
+    return max(_FEWEST, min(EXAMPLES, int(_OUTPUT_BYTES / (8 * max(tokens, 1.0) * width))))
 
 
 def scattered_examples(batches: Iterable[Any], count: int, rng: Rng) -> list[Any] | None:
@@ -66,7 +77,11 @@ def are_independent(evaluate: Evaluate, groups: Sequence[Any], rng: Rng) -> bool
         order = torch.randperm(size, generator=rng.torch(), device="cpu")
         pieces = [take(group, order[a:b]) for a, b in _uneven(size)]
         try:
-            whole, parts = _Sum(evaluate(take(group, order))), [_Sum(evaluate(piece)) for piece in pieces]
+            whole, parts = _Sum(evaluate(take(group, order))), []
+            for piece in pieces:
+                parts.append(_Sum(evaluate(piece)))
+                if not parts[-1].follows(whole):
+                    return False
         except Exception:
             return False  # a model or a loss that cannot run parts of a batch
         if not _adds_up(whole, parts):
