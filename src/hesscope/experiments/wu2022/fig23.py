@@ -20,6 +20,7 @@ from ._trained import Setting, only_setting, trained
 
 SOURCE = "Wu et al., Figures 9 and 23, Section G.3.3"
 NORMED = "Wu et al., Figures 26 to 28, Section G.4"
+LATE = "Wu et al., Figures 10, 24 and 25, Section G.3.3"
 CLAIMS = (
     less("early", SOURCE, "fc2 of F-200²: the premise τ_m γ₁ > τ₁ γ₂ fails, so the overlap peaks before m (place of its peak over m)", 0.5,
          "“an early peak around 10”, of m = 200", basis="convention"),
@@ -34,18 +35,30 @@ CLAIMS = (
          "“the disappearance of peak in top eigenspace overlap”"),
     less("bn-values", NORMED, "LeNet5-BN, fc1: the decoupling still gives the top c - 1 eigenvalues (mean |log quotient| over their range on that "
          "scale)", 1, "Figure 28's two curves are closer to each other than they are long", basis="convention"),
+    more("late", LATE, "VGG11, conv2: the overlap of models peaks after m (place of its peak over m)", 1,
+         "“the peak dimension is larger than predicted output dimension”"),
+    less("late-premise", LATE, "... since E[x xᵀ] has a second eigenvalue that counts: τ_m γ₁ < τ₁ γ₂ (quotient of the two)", 1,
+         "“for these exceptional layers we have τ_m γ₁ < τ₁ γ₂”"),
+    more("late-tail", LATE, "... and E[M] a heavy tail (trace behind the first c - 1 eigenvalues over that of these)", 1,
+         "“no longer has a significant peak – instead it has a heavy tail”: more behind the peak than in it", basis="convention"),
+    less("late-gradual", LATE, "... so that eigenvectors belong to Ê[x] less and less (mean correspondence, m + 1 to 2m over 1 to m)", 1,
+         "“the gradual decreasing correlation with Ê[x]”"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Config(Setting):
-    """A dense network (`width`, `depth`) whose fc2 fails the premise, and LeNet5 with batch-norm on `images`."""
+    """A dense network (`width`, `depth`) whose fc2 fails the premise; LeNet5 with batch-norm, and VGG11, on `images`."""
 
     images: str = "digits"
     image_epochs: int = 10
     models: int = 5
     k: int = 60
     bn_k: int = 60
+    vgg_width: int = 6
+    vgg_examples: int | None = 96
+    vgg_epochs: int = 4
+    vgg_k: int = 18
 
 
 def run(config: Config) -> Findings:
@@ -57,7 +70,14 @@ def run(config: Config) -> Findings:
             replace(base, data=config.images, network="lenet5", batch_norm=True, epochs=config.image_epochs),
             config.bn_k,
         ),
-    }
+        "conv2": (
+            replace(
+                base, data=config.images, network="vgg11", width=config.vgg_width, examples=config.vgg_examples,
+                epochs=config.vgg_epochs,
+            ),
+            config.vgg_k,
+        ),
+    }  # fmt: skip
     data: dict[str, Any] = {}
     for layer, (setting, k) in cases.items():
         found = trained(setting, config.models)
@@ -91,12 +111,24 @@ def _measured(data: dict[str, Any]) -> dict[str, Measured]:
         "bn-first": float(normed["correspondence"][0][:m].mean()),
         "bn-peak": float(bn_mean[m - 1] / bn_mean[-1]) if len(bn_mean) > 1.2 * m else "k does not reach beyond m",
         "bn-values": closeness(normed["decoupled"], normed["exact"], space),
+    } | _late(data["conv2"])
+
+
+def _late(late: dict[str, Any]) -> dict[str, Measured]:
+    mean, row, m, space = late["measured"].mean(0), late["correspondence"][0], late["outputs"], late["classes"] - 1
+    tau, gamma = late["taus"], late["inputs"]
+    far = len(mean) >= 2 * m
+    return {
+        "late": (1 + int(mean.argmax())) / m if far else "k does not reach 2m",
+        "late-premise": float(tau[m - 1] * gamma[0] / (tau[0] * gamma[1])),
+        "late-tail": float(tau[space:].sum() / tau[:space].sum()) if m > 2 * space else "too few outputs for a tail",
+        "late-gradual": float(row[m : 2 * m].mean() / row[:m].mean()) if far else "k does not reach 2m",
     }
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Overlaps, spectra of the factors and correspondence matrices of both cases."""
-    names = {"fc2": "fc2 of the dense network", "fc1": "fc1 of LeNet5-BN"}
+    names = {"fc2": "fc2 of the dense network", "fc1": "fc1 of LeNet5-BN", "conv2": "conv2 of VGG11"}
     spectra = {
         names[layer]: {
             r"$\gamma_i/\gamma_1$ of E[xxᵀ]": found["inputs"][:30] / found["inputs"][0],
@@ -129,10 +161,27 @@ EXPERIMENT = Experiment(
         models=3,
         k=120,
         bn_k=150,
+        vgg_width=24,
+        vgg_examples=1000,
+        vgg_epochs=15,
+        vgg_k=60,
     ),
-    paper=Config(data="mnist", width=200, epochs=1000, rate=0.01, images="cifar10", image_epochs=1000, k=400, bn_k=300),
+    paper=Config(
+        data="mnist",
+        width=200,
+        epochs=1000,
+        rate=0.01,
+        images="cifar10",
+        image_epochs=1000,
+        k=400,
+        bn_k=300,
+        vgg_width=200,
+        vgg_examples=None,
+        vgg_epochs=1000,
+        vgg_k=400,
+    ),
     run=run,
     claims=CLAIMS,
     figures=figures,
-    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand; conv2 of VGG11-W200 (Figures 10, 24, 25) is left to wu2022.fig7.",
+    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
 )
