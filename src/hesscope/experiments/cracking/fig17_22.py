@@ -34,7 +34,7 @@ CLAIMS = (
         for name in PARAMETRIZATIONS
     ),
     more("well-NTP", f"{PAPER}, Figure 17", "Linear, scalar ends, NTP: that correlation is the larger part of what there is (r², "
-         "mean over depths)", 0.5, "“correlate well ... across ... parametrizations”: more than half of the variance"),
+         "mean over depths)", 0.5, "“correlate well ... across ... parametrizations”: more than half of the variance", basis="convention"),
     *(
         more(f"size-{name}", f"{PAPER}, Figure 18", f"Larger ends, {name}: the product without the last matrix still leads (mean "
              "lead of r over depths)", 0, "“partially persisting for larger input/output size under muP”, and the caption's "

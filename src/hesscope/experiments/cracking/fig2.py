@@ -26,7 +26,7 @@ CLAIMS = (
          "sharpness's change, norm 1 to 10)", 1, "“the change in the norm does not affect the bulk eigenvalues”"),
     less("keys-bulk-small", f"{PAPER}, Figure 2a", "... and up to norm 1 the bulk changes by less than its distance to the "
          "sharpness (relative change of the bulk over that distance)", 0.01,
-         "“approximately constant”: a line that looks flat moves by less than a hundredth of the picture"),
+         "“approximately constant”: a line that looks flat moves by less than a hundredth of the picture", basis="convention"),
     more("values-bulk", f"{PAPER}, Figure 2b", "The bulk depends on w_V (|log| of its change over that with keys and queries, "
          "norm 0.1 to 1)", 1, "“both the bulk and outlier eigenvalues depend on w_V”"),
     less("sink-bulk", f"{PAPER}, Figure 2c", "A sink on a massive token shrinks the bulk (strongest over none)", 1,

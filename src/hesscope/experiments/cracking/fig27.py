@@ -20,7 +20,7 @@ CLAIMS = (
     less("below", f"{PAPER}, Figure 27", "Training starts below the edge (initial sharpness over 2/rate)", 1,
          "progressive sharpening needs room to rise"),
     more("sharpening", f"{PAPER}, D.5", "Progressive sharpening: on the way to the edge the sharpness rises (share of rising steps)",
-         0.5, "“consistently increases during the initial stages”: more steps up than down"),
+         0.5, "“consistently increases during the initial stages”: more steps up than down", basis="convention"),
     more("trace-grows", f"{PAPER}, D.5", "... together with the trace (trace at the crossing over trace at the start)", 1,
          "“coincides with growing trace of the Hessian”"),
     more("moments-grow", f"{PAPER}, Figure 27", "... and with the norm of the moment m_1 (at the crossing over the start)", 1,
@@ -38,7 +38,7 @@ CLAIMS = (
     at_most("bounds", f"{PAPER}, (121), Remark B.4", "All along, the largest outlier lies within its bounds (largest excess, "
             "relative)", 1e-9, "bounds, up to rounding", corrected=True),
     at_least("rates", f"{PAPER}, D.2", "The same at 0.9 and 1.1 times the rate (number of the two at which the last hundred steps are at the "
-             "edge)", 2.0, "“for a range of learning rates around the chosen η”"),
+             "edge)", 2.0, "“for a range of learning rates around the chosen η”", basis="convention"),
     at_least("drawn", f"{PAPER}, D.2", "Of sequences drawn from the standard normal law, some end at the edge (number)", 1.0,
              "“can be observed”; the paper names no sequence"),
     at_least("not-universal", f"{PAPER}, D.2", "The edge is not universal: other sequences end below it or diverge (number of "

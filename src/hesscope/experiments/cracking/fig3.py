@@ -21,11 +21,11 @@ CLAIMS = (
     equal("theorem", f"{PAPER}, Figure 3a", "Orthonormal first layer, decorrelated data: two eigenvalues sum to tr(H)/D "
           "(largest relative gap); here a theorem", 1e-12),
     more("orders", f"{PAPER}, Figure 3a", "... and no other pair comes close (log10 of second best over best gap, median; gaps "
-         "below rounding count as rounding)", 2, "“orders of magnitude smaller than the second closest”: more than one"),
+         "below rounding count as rounding)", 2, "“orders of magnitude smaller than the second closest”: more than one", basis="convention"),
     less("standard-close", f"{PAPER}, Figure 3b", "Standard initialisation: the best pair misses tr(H)/D by less than the mean "
          "eigenvalue (median quotient, D >= 3)", 1, "the reference line of the figure, which the curve stays below"),
     less("no-best-pair", f"{PAPER}, Figure 3b", "... but there is no clear best pair (log10 of second best over best gap, "
-         "median, D >= 3)", 2, "“no clear best pair”: not orders of magnitude apart"),
+         "median, D >= 3)", 2, "“no clear best pair”: not orders of magnitude apart", basis="convention"),
     at_least("better-than-chance", f"{PAPER}, Figure 3b", "The hypothesis holds approximately: pairs meet tr(H)/D better than "
              "they meet a random target near it (1/2 minus the mean chance rank, in standard errors, D >= 3)", 4.0,
              "“the hypothesis holds approximately”, against 4 standard errors of the ranks", basis="sampling theory"),

@@ -35,7 +35,7 @@ CLAIMS = (
     more("stretch", f"{PAPER}, Figure 6", "Sinks stretch the spectrum (largest minus smallest eigenvalue, strongest over natural)", 1,
          "“larger attention sinks stretch the spectrum”"),
     more("zero", f"{PAPER}, Figure 6", "... while many eigenvalues stay close to zero (share within 1 % of λ_max, strongest sink)", 0.5,
-         "“many eigenvalues close to zero”: most of them"),
+         "“many eigenvalues close to zero”: most of them", basis="convention"),
     less("bulk", f"{PAPER}, Section 3.3", "The bulk shrinks relative to the outliers (mean |λ| over λ_max, strongest over natural)", 1,
          "“the bulk shrinks towards zero and ... the largest eigenvalue grows”"),
     less("loss", f"beyond {PAPER}, Figure 6", "The sink raises the largest eigenvalue more than it raises the loss (|log| of the loss's "

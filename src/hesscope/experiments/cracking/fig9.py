@@ -24,7 +24,7 @@ CLAIMS = (
          "“the larger the outlier eigenvalues”, of which the figure draws the largest 5 %"),
     more("perfect", f"{PAPER}, Figure 9, explained", "It depends on the massive token: a perfect sink's sharpness is "
          "λ_max(mean(x_1 x_1ᵀ)) (share of the way there at the strongest sink, from the sharpness without one)", 0.5,
-         "a limit: most of the way is gone", corrected=True),
+         "a limit: most of the way is gone", corrected=True, basis="convention"),
     at_most("multiplicity", f"{PAPER}, Theorem 3.5, generalised", "Every bulk value occurs d_K - 2d + 1 times (largest "
             "miscount)", 0, "a count"),
 )  # fmt: skip

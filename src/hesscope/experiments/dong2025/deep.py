@@ -23,7 +23,7 @@ HERE = f"{SOURCE}, Appendix H"
 CLAIMS = (
     *(
         less(f"own-{layer}", HERE, f"{layer}: the layer's own number of output neurons drives its structure (d log ratio / d log "
-             "width)", -0.25, "“the number of output neurons in each layer”: at least half of the rate C^-1/2 of Theorem 2")
+             "width)", -0.25, "“the number of output neurons in each layer”: at least half of the rate C^-1/2 of Theorem 2", basis="convention")
         for layer in LAYERS[:3]
     ),
     standard_errors("output", HERE, "Output layer: the exponent of its own number of outputs is -1", printed=-1.0),

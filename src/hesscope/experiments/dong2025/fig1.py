@@ -24,7 +24,7 @@ PARTS = (("MSE", "fc1", "H_ww"), ("CE", "fc1", "H_ww"), ("CE", "fc2", "H_vv"))
 CLAIMS = (
     *(
         more(f"{loss}-{layer}", f"{SOURCE}, Figure 1", f"{loss}: {part} is near-block-diagonal (share of its squared norm in "
-             "diagonal blocks)", 0.5, NEAR)
+             "diagonal blocks)", 0.5, NEAR, basis="convention")
         for loss, layer, part in PARTS
     ),
     *(

@@ -26,18 +26,18 @@ READINGS = (("step", 1, 2), ("epoch", 3, 4))  # what "1 iteration" and "10 itera
 CLAIMS = (
     *(
         more(f"ce-{unit}", f"{SOURCE}, Figure 10a", f"CE, after 1 iteration, read as one {unit}: H_ww is near-block-diagonal (share "
-             "of its squared norm in diagonal blocks)", 0.5, NEAR)
+             "of its squared norm in diagonal blocks)", 0.5, NEAR, basis="convention")
         for unit, _, _ in READINGS
     ),
     *(
         less(f"mse-{unit}", f"{SOURCE}, Figure 10b", f"MSE, after 10 iterations, read as {unit}s: H_ww is not (the same share)", 0.5,
-             "“such structure disappeared when changing to MSE loss”")
+             "“such structure disappeared when changing to MSE loss”", basis="convention")
         for unit, _, _ in READINGS
     ),
     *(
         less(f"gauss-newton-{loss}", f"{SOURCE}, Appendix C, (34)", f"{loss}: p(1 - p) is in every block: the Gauss-Newton part of "
              "H_ww at initialisation has no block structure (share in diagonal blocks)", 0.5, "the reverse of near-block-diagonal",
-             corrected=True)
+             corrected=True, basis="convention")
         for loss in LOSSES
     ),
     more("functional", f"{SOURCE}, Figure 10a, explained", "CE: the blocks come from the functional part Σ (∂ℓ/∂f) ∂²f, which lives "

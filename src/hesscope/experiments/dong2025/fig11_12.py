@@ -21,14 +21,14 @@ CLAIMS = tuple(
     for loss, figure in zip(LOSSES, ("Figure 11", "Figure 12"), strict=True)
     for one in (
         less(f"{loss}-few", f"{SOURCE}, {figure}", f"{loss}, few classes: H_ww has no block-diagonal structure, whatever K (largest "
-             "share of its squared norm in diagonal blocks)", 0.5, "“no block-diagonal structure, regardless of K”"),
+             "share of its squared norm in diagonal blocks)", 0.5, "“no block-diagonal structure, regardless of K”", basis="convention"),
         more(f"{loss}-many", f"{SOURCE}, {figure}", f"{loss}, many classes: H_ww is block-diagonal, whatever K (smallest share)", 0.5,
-             NEAR),
+             NEAR, basis="convention"),
         more(f"{loss}-C", f"{SOURCE}, {figure}", f"{loss}: classes matter more than clusters (ratio of means over C over the largest "
              "ratio over K)", 1, "“large C plays a more critical role than K”"),
         *(
             [more("CE-output", f"{SOURCE}, {figure}", "CE, many classes: H_vv is block-diagonal too, whatever K (smallest share)", 0.5,
-                  NEAR)]
+                  NEAR, basis="convention")]
             if loss == "CE"
             else []
         ),

@@ -40,24 +40,24 @@ PARTS = (
 CLAIMS = (
     *(
         more(f"{loss}-{key}", f"{SOURCE}, Finding 1, {figure}", f"{loss}: {part} is near-block-diagonal at every look (smallest "
-             "share of its squared norm in diagonal blocks)", 0.5, NEAR)
+             "share of its squared norm in diagonal blocks)", 0.5, NEAR, basis="convention")
         for loss, key, part, figure in PARTS
     ),
     *(
         more(f"{loss}-{key}-kept", f"{SOURCE}, Finding 1, {figure}", f"{loss}: {part} keeps that structure (last share over first)",
-             0.5, "“maintains along training”: not lost by half")
+             0.5, "“maintains along training”: not lost by half", basis="convention")
         for loss, key, part, figure in PARTS
     ),
     less("cross", f"{SOURCE}, Appendix A, Figure 2", "MSE: H_wv is small beside H_ww and H_vv at all times (largest ‖H_wv‖² over "
          "the smaller of the two)", 1, "“negligible compared to H_ww and H_vv”: smaller than either"),
     more("stripes", f"{SOURCE}, Finding 2", "CE: H_wv is block-circulant at initialisation (share of its squared norm in that "
-         "pattern)", 0.5, "“exhibits a block-circulant pattern”: more of it than of anything else"),
+         "pattern)", 0.5, "“exhibits a block-circulant pattern”: more of it than of anything else", basis="convention"),
     less("fade", f"{SOURCE}, Finding 2", "CE: the pattern vanishes as training goes on (share at the end)", 0.5,
-         "“vanishes”: no longer the larger part"),
+         "“vanishes”: no longer the larger part", basis="convention"),
     less("slopes", f"{SOURCE}, Appendix A, after (33)", "CE: it vanishes because p - y does (root mean square of p - y, end over "
-         "start)", 0.5, "“p - y → 0”: at least halved"),
+         "start)", 0.5, "“p - y → 0”: at least halved", basis="convention"),
     more("stripes-stay", f"{SOURCE}, Appendix A, after (33)", "CE: the striped part keeps its size; the other term of (30) outgrows "
-         "it (norm of the striped part, end over start)", 0.5, "the opposite of vanishing", corrected=True),
+         "it (norm of the striped part, end over start)", 0.5, "the opposite of vanishing", corrected=True, basis="convention"),
     *(
         less(f"{loss}-converged", f"{SOURCE}, Figure 13", f"{loss}: the training loss has come to rest (its change over the last "
              "tenth of the steps over that over the first tenth)", 1, "“until convergence”")

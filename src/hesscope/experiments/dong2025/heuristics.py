@@ -34,9 +34,9 @@ CLAIMS = (
     between("eq22-norms", f"{HERE}, (22)", "... and is the ratio of the norms (mean quotient of the two, largest C)", 0.9, 1.1,
             "“≈”, to a tenth", printed=1.0),
     less("eq28", f"{HERE}, (28)", "Hidden layer, CE: the printed quotient vanishes as C grows (root mean square, largest over smallest C)",
-         0.5, "“C → ∞: Cov/Var = 0”: at least halved"),
+         0.5, "“C → ∞: Cov/Var = 0”: at least halved", basis="convention"),
     less("eq28-corrected", f"{HERE}, (28)", "... with 1/C in the products of sums it does (the same)", 0.5,
-         "“C → ∞: Cov/Var = 0”: at least halved", corrected=True),
+         "“C → ∞: Cov/Var = 0”: at least halved", corrected=True, basis="convention"),
     standard_errors("lindeberg", f"{SOURCE}, Appendix D, (38)-(40)", "Weights of independent copies of the data may stand in the place of p(X): "
                     "tr H²/d of the block and of its decoupled copy have the same mean (extrapolated in 1/d)"),
 )  # fmt: skip

@@ -23,9 +23,9 @@ from ._measured import SOURCE, draw_maps, network, problem_of
 
 CLAIMS = (
     more("seen", f"{SOURCE}, Finding 2", "With few examples H_wv under CE is block-circulant (share of its squared norm in that pattern, "
-         "smallest N)", 0.5, "“exhibits a block-circulant pattern”: more of it than of anything else"),
+         "smallest N)", 0.5, "“exhibits a block-circulant pattern”: more of it than of anything else", basis="convention"),
     more("everywhere", f"{SOURCE}, Finding 2", "... and with any number of examples (smallest share over N)", 0.5,
-         "“exhibits a block-circulant pattern”, with no condition on N"),
+         "“exhibits a block-circulant pattern”, with no condition on N", basis="convention"),
     more("leads-few", f"{SOURCE}, (32)", "With few examples the first term of (30) leads (its squared norm over that of the second, "
          "smallest N)", 1, "“leading term”"),
     more("leads", f"{SOURCE}, (32)", "... and with any number of them (smallest quotient over N)", 1,
@@ -35,7 +35,7 @@ CLAIMS = (
     between("balance", f"{SOURCE}, (32)", "Noise, which is the first term's, and mean are equal where N is of the order of d C (that N over "
             "d C)", 0.1, 10, "an order of magnitude: a factor of ten either way", corrected=True),
     less("equal", f"{SOURCE}, (32)", "Of the mean, which stays as N grows, both terms are of the order 1/C: the first does not lead (its "
-         "squared norm over that of the second)", 4, "“O(1/C)” of (32) holds of both: a factor of two in norm either way", corrected=True),
+         "squared norm over that of the second)", 4, "“O(1/C)” of (32) holds of both: a factor of two in norm either way", corrected=True, basis="convention"),
     more("stays", f"{SOURCE}, (33)", "As N grows the share tends to that of the mean, which is not that of a full matrix (share of the mean "
          "times the m columns)", 1, "1/m of a matrix without pattern lies in one of m columns", corrected=True),
 )  # fmt: skip

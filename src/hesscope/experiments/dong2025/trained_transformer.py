@@ -24,7 +24,7 @@ CLAIMS = (
     less("trained", f"beyond {SOURCE}", "The network is trained (its loss over that of random weights)", 1, "better than at random"),
     *(
         more(f"tokens-{name}", f"beyond {SOURCE}, Theorem 1", f"Language-model head, {name} weights: near-block-diagonal by token (share "
-             "of its squared norm in diagonal blocks)", 0.5, NEAR)
+             "of its squared norm in diagonal blocks)", 0.5, NEAR, basis="convention")
         for name in ("random", "trained")
     ),
     less("neurons", f"beyond {SOURCE}, Appendix H", "Feed-forward neurons, trained: off-diagonal blocks are smaller than diagonal ones "

@@ -18,10 +18,10 @@ from ._runs import INKS, FullBatchRun, checkpoints, runs_of, synthetic_of
 SOURCE = "Cohen et al. 2021, 2022"
 CLAIMS = (
     at_most("plain", SOURCE, "Gradient descent and momentum do not stay above their edge (median of lr·λ/edge over the second half of "
-            "training, largest over runs)", 1.5, "“hovers just above 2/η”: not by half as much again"),
-    at_most("adaptive", SOURCE, "Nor do RMSprop and Adam (the same)", 1.5, "the preconditioned sharpness hovers at its edge"),
+            "training, largest over runs)", 1.5, "“hovers just above 2/η”: not by half as much again", basis="convention"),
+    at_most("adaptive", SOURCE, "Nor do RMSprop and Adam (the same)", 1.5, "the preconditioned sharpness hovers at its edge", basis="convention"),
     more("sharpening", SOURCE, "Runs come closer to their edge than they begin (share of the runs)", 0.5,
-         "“progressive sharpening”: in most runs"),
+         "“progressive sharpening”: in most runs", basis="convention"),
 )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ CLAIMS = (
     more("bottom-is-w-star", f"{HERE}d", "The eigenvector of the SMALLEST eigenvalue estimates w* (squared cosine with w*, "
          "minus that with w)", 0, "the sentence above, at the other end", corrected=True),
     less("two-levels", f"{HERE}d", "Its entries scatter around the two levels ±1/√p of w* (spread within a level over the "
-         "distance of the levels' means)", 0.5, "“noisy estimate”: the two levels can be told apart", corrected=True),
+         "distance of the levels' means)", 0.5, "“noisy estimate”: the two levels can be told apart", corrected=True, basis="convention"),
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ CLAIMS = (
              "“the eigengap tends to vanish” as the spike goes back into the bulk"),
     at_most("gap-relative", SECTION, "c = 0.1: the gap closes because the whole left end shrinks, not by a merger (1 - gap "
             "over edge at the widest |w|)", 0.5, "more than half of the way from 0 to the edge stays empty",
-            corrected=True),
+            corrected=True, basis="convention"),
     at_least("merges-at-larger-c", SECTION, "c = 0.35: the spike appears and merges again (number of mergers)", 1,
              "the same sentence, at a larger ratio", corrected=True),
     at_least("monotone", f"{HERE} right", "c = 0.1: the alignment grows with |w| as far as one looks (smallest step)", 0.0,

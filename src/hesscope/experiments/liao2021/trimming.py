@@ -30,7 +30,7 @@ CLAIMS = (
     less("bounded", HERE, "Trimmed, the spectrum is bounded by that of unit weights (upper edge of the law over (1 + √c)²)", 1 + 1e-9,
          "f(g) <= 1, so that H is at most a sample covariance"),
     at_most("spike", f"{HERE}, Theorem 2", "Its spike lies where that of a sample covariance of the kept examples does (relative gap over the "
-            "accuracy that the law reports)", 10.0, "`accuracy` is an error of the integral; a spike may lie ten times as far off"),
+            "accuracy that the law reports)", 10.0, "`accuracy` is an error of the integral; a spike may lie ten times as far off", basis="convention"),
     standard_errors("location", f"{HERE}, Theorem 2", "The isolated eigenvalue lies there"),
     standard_errors("alignment", f"{HERE}, Theorem 3", "Its eigenvector's squared cosine with w* is that of the theory"),
     more("helps", HERE, "The trimmed eigenvector knows w* better than the extreme one without trimming (difference of squared cosines)", 0,
