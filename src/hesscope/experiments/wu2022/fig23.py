@@ -81,7 +81,7 @@ def run(config: Config) -> Findings:
     data: dict[str, Any] = {}
     for layer, (setting, k) in cases.items():
         found = trained(setting, config.models)
-        problems = [found.problem(i) for i in range(config.models)]
+        problems = [found.problem(i).cast(torch.float64) for i in range(config.models)]
         overlap = model_overlap(problems, layer, k=k)
         d = decouple(problems[0], layer)
         exact = eigenpairs(d.exact, k=min(k, d.exact.shape[0]))
