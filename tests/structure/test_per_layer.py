@@ -125,3 +125,28 @@ def test_refusals() -> None:
         hs.per_layer(hs.Problem.of(model, "cross_entropy", (x, y)), tol=0)
     with pytest.raises(InputError, match="kronecker must be True or False"):
         hs.per_layer(hs.Problem.of(model, "cross_entropy", (x, y)), kronecker="yes")
+
+
+class LowRank(nn.Linear):
+    """Two matrices in series beside a third: affine in each, not in all."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.a, self.b = nn.Parameter(torch.randn(2, inputs)), nn.Parameter(torch.randn(outputs, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + nn.functional.linear(nn.functional.linear(x, self.a), self.b)
+
+
+def test_a_module_of_two_matrices_in_series_is_no_square_of_gradients() -> None:
+    torch.manual_seed(0)
+    model, x, y = (
+        nn.Sequential(LowRank(5, 6), nn.ReLU(), nn.Linear(6, 3)),
+        torch.randn(30, 5),
+        torch.randint(0, 3, (30,)),
+    )
+    found, truth = hs.per_layer(hs.Problem.of(model, "cross_entropy", (x, y))), dense_blocks(model, x, y)
+    assert found.methods[1] == "per-example gradients"
+    tops = [float(torch.linalg.eigvalsh(block)[-1]) for block in truth.values()]
+    assert np.allclose(found.top, tops, rtol=1e-4)
+    assert np.allclose(found.frobenius, [float(block.norm()) for block in truth.values()], rtol=1e-4)

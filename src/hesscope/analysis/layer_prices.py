@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from ..curvature import Problem
-from ..layers.example_factors import row_count, served
+from ..layers.example_factors import is_factored, row_count
 from ..partition import Partition
 
 
 def expected_products(problem: Problem) -> int:
     """What layers without a closed form take, roughly."""
-    free = served(problem) if row_count(problem) is not None else set()
+    known = row_count(problem) is not None
     sizes = dict(zip(problem.space.names, problem.space.shapes, strict=True))
     counts = [
         sum(int(np.prod(sizes[name])) for name in names)
         for names in parameters_by_layer(problem).values()
-        if not free.issuperset(names)
+        if not (known and is_factored(problem, names))
     ]
     return sum(min(count, 100) for count in counts)
 

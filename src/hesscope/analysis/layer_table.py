@@ -14,7 +14,7 @@ from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..kron import Decoupling, decouplable_layers
 from ..kron.frobenius import Distances
-from ..layers.example_factors import example_columns, row_count, served
+from ..layers.example_factors import example_columns, is_factored, row_count
 from ..linalg import eigenpairs, frobenius_norm, trace
 from ..linalg.validation import require_positive
 from ..measure import Array
@@ -137,7 +137,7 @@ def _from_examples(
     rows = row_count(problem)
     if rows is None:
         return {}
-    own, sizes = served(problem), dict(zip(problem.space.names, problem.space.shapes, strict=True))
+    sizes = dict(zip(problem.space.names, problem.space.shapes, strict=True))
     room = min(0.2 * free_bytes(torch.device("cpu")), 1e9) / (torch.finfo(problem.dtype).bits // 8)
     found: dict[str, _Row] = {}
     group: list[str] = []
@@ -156,7 +156,7 @@ def _from_examples(
 
     for layer, names in blocks.items():
         entries = rows * sum(float(np.prod(sizes[name])) for name in names)
-        if entries > room or not own.issuperset(names):
+        if entries > room or not is_factored(problem, names):
             continue
         if held + entries > room and group:
             if not finish():

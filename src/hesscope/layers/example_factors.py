@@ -29,9 +29,16 @@ def row_count(problem: Problem) -> int | None:
 
 
 def served(problem: Problem) -> set[str]:
-    """The selected parameters whose block of the Hessian is AᵀA: those of exact layers without a functional part."""
+    """The selected parameters whose own block of the Hessian is AᵀA: those of exact layers without a functional part."""
     exact = (layer for layer in facts_of(problem).exact if layer.gauss_newton)
     return {name for layer in exact for name in layer.parameters if name in problem.parameters}
+
+
+def is_factored(problem: Problem, names: Sequence[str]) -> bool:
+    """Whether the joint block of these parameters is AᵀA: they are of one layer, since between two in series, as in an
+    adapter's two matrices, there is a functional part."""
+    exact = (layer for layer in facts_of(problem).exact if layer.gauss_newton)
+    return any(set(names) <= set(layer.parameters) for layer in exact)
 
 
 @differentiable()
