@@ -64,7 +64,10 @@ def truth(problem: hs.Problem) -> Tensor:
                 }
                 for sign in (1, -1)
             ]
-            halves.append((problem.at(moved[0]).gradient() - problem.at(moved[1]).gradient()) / (2 * step))
+            halves.append(
+                (problem.at(moved[0], partial=True).gradient() - problem.at(moved[1], partial=True).gradient())
+                / (2 * step)
+            )
         columns.append((4 * halves[1] - halves[0]) / 3)
     return torch.stack(columns, 1)
 

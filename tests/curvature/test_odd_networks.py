@@ -6,7 +6,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -280,3 +280,46 @@ def test_problems_are_not_pickled() -> None:
     with pytest.raises(HesscopeError, match="stay in its process"):
         pickle.dumps(problem)
     assert copy.deepcopy(problem).loss_value() == problem.loss_value()
+
+
+class Temperature(nn.Module):
+    """Divided by a temperature that is learned, or by a number: forward asks which."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.tau = nn.Linear(3, 3), nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x) / (self.tau.exp() if isinstance(self.tau, nn.Parameter) else self.tau)
+        return found
+
+
+def test_a_model_that_asks_whether_it_holds_parameters() -> None:
+    torch.manual_seed(0)
+    model = Temperature().double()
+    problem = hs.Problem.of(model, "cross_entropy", (X, Y))
+    assert abs(problem.loss_value() - F.cross_entropy(model(X), Y).item()) < 1e-12
+    expected = truth(model)
+    methods: tuple[Literal["kept", "linearize"], ...] = ("kept", "linearize")
+    for method in methods:
+        torch.testing.assert_close(hs.Hessian(problem, method=method).dense(), expected, rtol=1e-5, atol=1e-7)
+    own = problem.space.slice_of("layer.weight")
+    torch.testing.assert_close(hs.layer_hessian(problem, "layer").dense(), expected[own, own], rtol=1e-5, atol=1e-7)
+
+
+class Asks(nn.Module):
+    """Another function where nothing upstream requires a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.a(x))
+        found: Tensor = self.b(2 * hidden if hidden.requires_grad else hidden)
+        return found
+
+
+def test_a_model_that_asks_for_gradients_is_refused() -> None:
+    with pytest.raises(HesscopeError, match="whether a gradient is asked for"):
+        hs.Problem.of(Asks(), "cross_entropy", (torch.ones(4, 3), torch.arange(4) % 2))

@@ -127,6 +127,7 @@ class Evaluation(nn.Module):
                 return self(batch)  # type: ignore[no-any-return]
             state = {**self.state, **parameters}
             state |= {name: state[name].clone() for name in self.restored}
+            _stand_in_for_parameters(self.model, state)
             if self.private and self.recomputes:
                 # What runs again must find these parameters after we are gone: they go into a copy of their own.
                 made = Evaluation(with_tensors(self.model, state), self.loss, self.split, state, False)
@@ -187,6 +188,14 @@ class Evaluation(nn.Module):
             )
             refuse("forward must return two values", got, "Return (outputs, targets).")
         return found[0], found[1]
+
+
+def _stand_in_for_parameters(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Let the tensors that take the places of parameters answer `isinstance(t, nn.Parameter)` as those do: torch's mark
+    for that, since a model may ask (a temperature that is learned, or a number)."""
+    for name, _ in model.named_parameters():
+        if name in state:
+            state[name]._is_param = True
 
 
 def value_of(terms: OutputLoss | ScalarLoss) -> float:

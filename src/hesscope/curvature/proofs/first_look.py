@@ -15,6 +15,7 @@ from ..models.evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss, refuse_
 from ..models.random_state import random_state_kept
 from .determinism import explain_forward_error, same_value
 from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
+from .independence import same_numbers
 
 if TYPE_CHECKING:
     from ..problem import Problem
@@ -182,9 +183,12 @@ def _restore_written(evaluation: Evaluation, run: FirstRun, theirs: dict[str, Te
 
 def _look_at_graph(problem: Problem, evaluation: Evaluation, batch: Any, theirs: dict[str, Tensor]) -> None:
     """Checkpointing must be of the kind that can be differentiated, and see our parameters when it runs again."""
-    output = _graph_of(problem, first_examples(batch, 2)) or _graph_of(problem, batch)
+    output = _graph_of(problem, first_examples(batch, 2))
+    tried = first_examples(batch, 2) if output is not None else batch
+    output = output or _graph_of(problem, batch)
     if output is None:
         return
+    _refuse_asking_for_gradients(problem, tried, output[0])
     if not output[0].requires_grad and not _depends(problem, batch):
         refuse(
             "the loss must depend on the selected parameters",
@@ -214,6 +218,18 @@ def _graph_of(problem: Problem, batch: Any) -> tuple[Tensor, dict[str, Tensor]] 
         return None  # too few examples to run, or too many for the memory
     output = terms.total if isinstance(terms, ScalarLoss) else terms.f
     return output, leaves
+
+
+def _refuse_asking_for_gradients(problem: Problem, batch: Any, output: Tensor) -> None:
+    """The same with parameters that are constants: a model that asks what requires a gradient is two functions."""
+    terms = problem.evaluate(batch, problem.parameters)
+    plain = terms.total if isinstance(terms, ScalarLoss) else terms.f
+    if bool(plain.isfinite().all()) and not same_numbers(plain, output):
+        refuse(
+            "the model must compute the same whether a gradient is asked for or not",
+            "other outputs for the first examples with parameters that require none",
+            "Do not ask for requires_grad in forward: let an attribute of the module decide.",
+        )
 
 
 def _depends(problem: Problem, batch: Any) -> bool:
