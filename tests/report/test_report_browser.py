@@ -40,14 +40,20 @@ CONTRAST = """
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("report")
     write_report(sample(HOSTILE), folder / "report.html")
     browser = Page()
     browser.folder = folder  # type: ignore[attr-defined]
-    browser.open(folder / "report.html")
     yield browser
     browser.close()
+
+
+@pytest.fixture
+def page(browser: Page) -> Page:
+    """As it is opened, whatever other tests have done to it."""
+    browser.open(browser.folder / "report.html")  # type: ignore[attr-defined]
+    return browser
 
 
 def _place(page: Page, figure: str) -> tuple[float, float, float, float]:
@@ -127,23 +133,23 @@ def test_every_view_of_every_figure_draws(page: Page) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_contrast_is_at_least_aa(page: Page, dark: bool) -> None:
-    page.open(page.folder / "report.html", dark=dark)  # type: ignore[attr-defined]
-    assert page.run("document.documentElement.dataset.theme") == ("dark" if dark else "light")
-    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    assert page.run(CONTRAST) == []
+def test_text_contrast_is_at_least_aa(browser: Page, dark: bool) -> None:
+    browser.open(browser.folder / "report.html", dark=dark)  # type: ignore[attr-defined]
+    assert browser.run("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+    browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert browser.run(CONTRAST) == []
 
 
-def test_narrow_window_does_not_scroll_sideways(page: Page) -> None:
-    page.open(page.folder / "report.html", width=420, height=900)  # type: ignore[attr-defined]
-    assert page.run("document.documentElement.scrollWidth") <= 420
+def test_narrow_window_does_not_scroll_sideways(browser: Page) -> None:
+    browser.open(browser.folder / "report.html", width=420, height=900)  # type: ignore[attr-defined]
+    assert browser.run("document.documentElement.scrollWidth") <= 420
 
 
-def test_theme_button_repaints_the_figures(page: Page, tmp_path: Path) -> None:
-    page.open(page.folder / "report.html")  # type: ignore[attr-defined]
-    ink = page.run("document.getElementById('spectrum')._fullLayout.font.color")
-    page.run("document.getElementById('theme').click()")
-    page.wait(f"document.getElementById('spectrum')._fullLayout.font.color !== '{ink}'")
-    page.screenshot(tmp_path / "report.png")
+def test_theme_button_repaints_the_figures(browser: Page, tmp_path: Path) -> None:
+    browser.open(browser.folder / "report.html")  # type: ignore[attr-defined]
+    ink = browser.run("document.getElementById('spectrum')._fullLayout.font.color")
+    browser.run("document.getElementById('theme').click()")
+    browser.wait(f"document.getElementById('spectrum')._fullLayout.font.color !== '{ink}'")
+    browser.screenshot(tmp_path / "report.png")
     assert (tmp_path / "report.png").stat().st_size > 50_000
-    assert page.messages == []
+    assert browser.messages == []
