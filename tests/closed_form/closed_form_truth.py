@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from hesscope.closed_form import ClosedFormSpectrum
 from properties import examples
 
-many = examples(400)
-some = examples(150)
+many = examples(200)
+some = examples(100)
 seeds = st.integers(0, 2**40)
 scales = st.sampled_from([0.01, 0.3, 1.0, 1.0, 1.0, 30.0])
 

@@ -159,6 +159,9 @@ def test_closed_forms_are_used_for_torchs_own_losses_only() -> None:
         (nn.CrossEntropyLoss(), LABELS, True),
         (Focal(), LABELS, False),
         (nn.MSELoss(), REAL, True),
+        (nn.HuberLoss(delta=0.5), REAL, True),
+        (nn.SmoothL1Loss(beta=0.3), REAL, True),
+        (nn.BCEWithLogitsLoss(WEIGHT), REAL.sigmoid(), True),
     ):
         problem = hs.Problem.of(model, loss, (X, targets))
         terms = problem.evaluate((X, targets), problem.parameters)
