@@ -11,7 +11,7 @@ from ..errors import refuse
 
 
 def with_overrides(config: Any, settings: Sequence[str]) -> Any:
-    """The config with some fields with_overrides; a value must be of the kind that the field holds. Tuples: a,b,c."""
+    """The config with some fields changed; a value must be of the kind that the field holds. Tuples: a,b,c."""
     known = {field.name: getattr(config, field.name) for field in fields(config)}
     changes = {}
     for setting in settings:

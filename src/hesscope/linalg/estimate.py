@@ -25,6 +25,17 @@ def mean_and_stderr(samples: Array) -> tuple[float, float]:
     return float(samples.mean()), float(student_widening(m) * samples.std(ddof=1) / np.sqrt(m))
 
 
+def ratio_of_means(pairs: Array) -> tuple[float, float]:
+    """Σa / Σb and its standard error over the draw of the pairs."""
+    above, below = pairs.T
+    if not below.sum() > 0:
+        return math.nan, math.nan
+    ratio = float(above.sum() / below.sum())
+    n = len(pairs)
+    spread = math.sqrt(float(np.sum((above - ratio * below) ** 2)) / (n * (n - 1)))
+    return ratio, spread / float(below.mean())
+
+
 def mean_of_squares(samples: Tensor) -> tuple[Tensor, Tensor]:
     """The mean over the last axis of independent squared lengths, and a standard error that 95 % lie within twice of.
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..linalg.estimate import ratio_of_means
 from ..linalg.krylov.basis import KrylovBasis
 from ..linalg.krylov.orthogonal import project_out
 from ..linalg.validation import multiply
@@ -90,7 +91,4 @@ class DiagonalShare:
         """The ratio of the means and its standard error; None for too few readings."""
         if len(self.pairs) < LEAST:
             return None
-        part, whole = np.array(self.pairs).T
-        share = float(part.sum() / whole.sum())
-        spread = float(np.sqrt(((part - share * whole) ** 2).mean() / (part.size - 1)) / whole.mean())
-        return share, spread
+        return ratio_of_means(np.array(self.pairs))

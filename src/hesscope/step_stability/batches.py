@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,17 @@ from torch import Tensor
 from ..arguments import need_count
 from ..curvature import Problem
 from ..curvature.data import examples_in, joined, take
+from ..curvature.engines.backward import pull_back
 from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.parsing import SeparableLoss
 from ..curvature.models.evaluation import gradient_of
 from ..errors import refuse
-from ..measure import Array
+from ..linalg.estimate import ratio_of_means
 from ..results.stability import BatchCurvature
 from ..rng import Rng
 from .preconditioned import Preconditioned
 
+_ENTRIES = 1 << 22
 FEWEST = 4  # batches, below which a standard error says nothing
 
 
@@ -39,19 +41,23 @@ def batch_curvature(
     whole = problem.gradient() if _is_mean(problem) else problem.gradient() / problem.totals[1]
     total = sum(examples_in(batch) or 1 for batch in problem.batches)
     plain, own, noise, sizes = [], [], [], []
+
+    def turn(gradient: Tensor) -> Tensor:
+        return operator.root(operator.root(gradient[:, None]))[:, 0]
+
     for batch in chosen:
-        gradient, products, count = _on_batch(problem, operator, batch)
+        gradient, products, count = products_on_batch(problem, batch, [_itself, turn])
         size = examples_in(batch) or 1
-        plain.append((_dot(gradient, products[0]), _dot(gradient, gradient)))
-        turned = operator.root(operator.root(gradient[:, None]))[:, 0]
-        own.append((_dot(turned, products[1]), _dot(gradient, turned)))
+        plain.append((_inner(gradient, products[0]), _inner(gradient, gradient)))
+        turned = turn(gradient)
+        own.append((_inner(turned, products[1]), _inner(gradient, turned)))
         mean = gradient if _is_mean(problem) else gradient / count
         away = mean - whole
-        noise.append(size * _dot(away, away) / max(1 - size / total, 1e-12))
+        noise.append(size * _inner(away, away) / max(1 - size / total, 1e-12))
         sizes.append(size)
     value, error = ratio_of_means(np.array(plain))
     seen, seen_error = ratio_of_means(np.array(own))
-    square = _dot(whole, whole)
+    square = _inner(whole, whole)
     spread = float(np.std(noise, ddof=1)) / math.sqrt(len(noise))
     return BatchCurvature(
         sharpness=value,
@@ -115,44 +121,44 @@ def _gathered(problem: Problem, places: Tensor, sizes: Sequence[int]) -> Any:
 
 
 @differentiable()
-def _on_batch(problem: Problem, operator: Preconditioned, batch: Any) -> tuple[Tensor, list[Tensor], float]:
-    """g of a batch, H_B g and H_B P⁻¹ g, and its count."""
+def products_on_batch(
+    problem: Problem, batch: Any, directions: Sequence[Callable[[Tensor], Tensor]]
+) -> tuple[Tensor, list[Tensor], float]:
+    """g of a batch, its H_B d(g) along each direction d of it, and its count; of its loss as training has it."""
     leaves = problem.leaves()
-    wrt = list(leaves.values())
     terms = problem.evaluate(batch, leaves)
     scale = 1 / terms.count if _is_mean(problem) else 1.0
     pieces = gradient_of(terms, leaves, create_graph=True, through_loss=True)
     like = torch.zeros(0, dtype=problem.dtype, device=problem.device)
-    gradient = scale * problem.space.pack(pieces, like)
-    used = [piece for piece in pieces if piece is not None and piece.requires_grad]
+    gradient = scale * problem.space.pack([None if piece is None else piece.detach() for piece in pieces], like)
+    live = [piece for piece in pieces if piece is not None and piece.requires_grad]
     products = []
-    for v in (gradient, operator.root(operator.root(gradient[:, None]))[:, 0]):
+    for left, direction in zip(reversed(range(len(directions))), directions, strict=True):
         along = [
             part.to(piece.dtype)
-            for part, piece in zip(problem.space.unpack(v), pieces, strict=True)
+            for part, piece in zip(problem.space.unpack(direction(gradient)), pieces, strict=True)
             if piece is not None and piece.requires_grad
         ]
-        found = (
-            torch.autograd.grad(used, wrt, along, retain_graph=True, allow_unused=True) if used else [None] * len(wrt)
-        )
+        found = pull_back(live, list(leaves.values()), along, keep=left > 0) if live else (None,) * len(pieces)
         products.append(scale * problem.space.pack(list(found), like))
-    return gradient.detach(), products, terms.count
+    return gradient, products, terms.count
+
+
+def along_gradient(problem: Problem, batch: Any) -> tuple[float, float]:
+    """gᵀ H_B g and |g|² of one batch."""
+    gradient, (image,), _ = products_on_batch(problem, batch, [_itself])
+    return _inner(gradient, image), _inner(gradient, gradient)
+
+
+def _itself(gradient: Tensor) -> Tensor:
+    return gradient
 
 
 def _is_mean(problem: Problem) -> bool:
     return not isinstance(problem.loss, SeparableLoss) or bool(problem.loss.mean)
 
 
-def _dot(a: Tensor, b: Tensor) -> float:
-    return float(a.double() @ b.double())
-
-
-def ratio_of_means(pairs: Array) -> tuple[float, float]:
-    """Σa / Σb and its standard error over the draw of the pairs."""
-    above, below = pairs.T
-    if not below.sum() > 0:
-        return math.nan, math.nan
-    ratio = float(above.sum() / below.sum())
-    n = len(pairs)
-    spread = math.sqrt(float(np.sum((above - ratio * below) ** 2)) / (n * (n - 1)))
-    return ratio, spread / float(below.mean())
+def _inner(a: Tensor, b: Tensor) -> float:
+    """In float64, some entries at a time: whole copies of long vectors would be the largest thing in memory."""
+    pairs = zip(torch.split(a, _ENTRIES), torch.split(b, _ENTRIES), strict=True)
+    return sum(float(x.double() @ y.double()) for x, y in pairs)

@@ -38,7 +38,7 @@ def circulant_score(problem: Problem) -> CirculantScore:
     for rows in seen.rows(0):
         for k in range(rows.count):
             block = cross_gram(
-                seen.inputs[0].T, rows.curvature[1][:, k], seen.inputs[1], seen.slopes[1], rows.moved[1][:, k]
+                seen.inputs[0].T, rows.curvature[1][:, k], seen.inputs[1], seen.output_gradients[1], rows.moved[1][:, k]
             )
             square = block.view(-1, layer.outputs, layer.width).square_().sum((0, 1), dtype=torch.float64)
             total += float(square.sum())

@@ -121,7 +121,7 @@ class Squares:
 
 def _cross_squares(seen: Activations, p: int, q: int, moved: Tensor, weights: Tensor, k: int) -> Tensor:
     layer = seen.structure.layers[q]
-    block = cross_gram(seen.inputs[p].T, weights[:, k], seen.inputs[q], seen.slopes[q], moved[:, k])
+    block = cross_gram(seen.inputs[p].T, weights[:, k], seen.inputs[q], seen.output_gradients[q], moved[:, k])
     return block.view(-1, layer.outputs, layer.width).square_().sum((0, 2), dtype=torch.float64).cpu()
 
 

@@ -10,6 +10,7 @@ from ..recipe import Experiment, Findings
 from . import PAPER
 from ._ensemble import PARAMETRIZATIONS, pearson
 from ._two_layer import MOMENTS, draw_norm_correlations, norm_correlations
+from .fig4 import EXPERIMENT as EXPERIMENT_4
 from .fig4 import Config, best_over_layers, studies
 
 CLAIMS = (
@@ -66,9 +67,7 @@ EXPERIMENT = Experiment(
     name="cracking.fig26",
     title="Trace against squared spectral, Frobenius and nuclear norms",
     source="Cracking the Hessian, Figure 26",
-    quick=Config(),
-    default=Config(ends=(1, 2, 4, 8, 16, 30), networks=100, steps=400),
-    paper=Config(width=100, ends=(1, 2, 5, 10, 20, 50, 100), networks=200, steps=4000),
+    **EXPERIMENT_4.sizes,
     run=run,
     claims=CLAIMS,
     figures=figures,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ...curvature import Hessian, Problem
 from ...step_stability import OptimizerState
@@ -27,14 +28,14 @@ class RealLoss:
 
     def __init__(self, run: FullBatchRun) -> None:
         self._copy = run.copy()
-        self._start = _flat(self._copy)
+        self._start = parameters_to_vector(self._copy.model.parameters()).detach()
         self.here = float(run.loss().detach())
 
     def at(self, d: Tensor) -> tuple[float, Tensor]:
-        _put(self._copy, self._start + d)
+        vector_to_parameters(self._start + d, self._copy.model.parameters())
         value = self._copy.loss()
         pieces = torch.autograd.grad(value, list(self._copy.model.parameters()))
-        return float(value.detach()), torch.cat([piece.reshape(-1) for piece in pieces])
+        return float(value.detach()), parameters_to_vector(pieces)
 
 
 class QuadraticLoss:
@@ -56,7 +57,7 @@ class TorchStep:
 
     def __init__(self, run: FullBatchRun, rate: float) -> None:
         self._copy = run.copy()
-        self._start = _flat(self._copy)
+        self._start = parameters_to_vector(self._copy.model.parameters()).detach()
         self.origin = torch.zeros_like(self._start)
         for group in self._copy.optimizer.param_groups:
             group["lr"] = rate
@@ -68,7 +69,7 @@ class TorchStep:
             parameter.grad = gradient[start : start + parameter.numel()].view_as(parameter).clone()
             start += parameter.numel()
         self._copy.optimizer.step()
-        return _flat(self._copy) - self._start
+        return parameters_to_vector(self._copy.model.parameters()).detach() - self._start
 
 
 class FrozenStep:
@@ -82,7 +83,7 @@ class FrozenStep:
             for p in run.model.parameters()
             for s in [run.optimizer.state[p]]
         ]
-        self._moment = torch.cat([moment.detach().reshape(-1).clone() for moment in moments])
+        self._moment = parameters_to_vector(moments).detach()
         self.origin = self._at = torch.zeros_like(self._scale)
 
     def after(self, gradient: Tensor) -> Tensor:
@@ -102,15 +103,3 @@ def losses_of(loss: LossModel, step: TorchStep | FrozenStep, steps: int) -> Iter
         yield value
         if not math.isfinite(value):
             return
-
-
-def _flat(run: FullBatchRun) -> Tensor:
-    return torch.cat([p.detach().reshape(-1) for p in run.model.parameters()])
-
-
-def _put(run: FullBatchRun, values: Tensor) -> None:
-    start = 0
-    with torch.no_grad():
-        for parameter in run.model.parameters():
-            parameter.copy_(values[start : start + parameter.numel()].view_as(parameter))
-            start += parameter.numel()

@@ -94,7 +94,7 @@ class Population:
         return out
 
     def projective(self, top: Real, bottom: Real) -> tuple[Real, Real]:
-        """k1 = E[g/(gb - a)] and k2 = E[g²/(gb - a)²] at ζ = a/b on the real projective line, off the support_intervals."""
+        """k1 = E[g/(gb - a)] and k2 = E[g²/(gb - a)²] at ζ = a/b on the real projective line, off the support intervals."""
         first, second = np.empty_like(top), np.empty_like(top)
         step = max(1, _CHUNK // self.nodes.size)
         for start in range(0, top.size, step):

@@ -29,27 +29,27 @@ class NeuronRows:
 
 
 class Activations:
-    """Inputs, slopes and curvature of the structured layers over all data; nothing is scaled by the loss's mean."""
+    """Inputs, output gradients and curvature of the structured layers over all data; nothing is scaled by the loss's mean."""
 
     def __init__(self, structure: Structure, matrix: MatrixName) -> None:
         self.structure, self.matrix = structure, matrix
         inputs: list[list[Tensor]] = [[] for _ in structure.layers]
-        slopes: list[list[Tensor]] = [[] for _ in structure.layers]
+        gradients: list[list[Tensor]] = [[] for _ in structure.layers]
         rows = []
         self._only: Watched | None = None
         for number, batch in enumerate(structure.problem.batches):
             seen = structure.watch(batch)
             self._only = seen if number == 0 else None
-            slope = torch.autograd.grad(
+            gradient = torch.autograd.grad(
                 seen.terms.f, seen.outputs, seen.terms.output_gradient(), retain_graph=True, allow_unused=True
             )
             for q, layer in enumerate(structure.layers):
                 inputs[q].append(layer.augment(_counted(seen, seen.inputs[q].detach())))
-                g = slope[q]
-                slopes[q].append(_counted(seen, torch.zeros_like(seen.outputs[q]) if g is None else g))
+                g = gradient[q]
+                gradients[q].append(_counted(seen, torch.zeros_like(seen.outputs[q]) if g is None else g))
             rows.append(seen.terms)
         self.inputs = [torch.cat(parts) for parts in inputs]
-        self.slopes = [torch.cat(parts) for parts in slopes]
+        self.output_gradients = [torch.cat(parts) for parts in gradients]
         self.output = OutputCurvature.of(rows) if structure.has_output else None
 
     @property
@@ -105,14 +105,14 @@ class _Trace:
         self._first: list[Any]
         inner = None if seen.head is None or matrix != "hessian" else through_weight(rows, seen.head[1])
         if inner is not None and seen.head is not None:
-            # Second derivatives see of the loss only its slope and curvature in the head's inputs, which have few
+            # Second derivatives see of the loss only its gradient and curvature in the head's inputs, which have few
             # columns where there are many classes.
             x, weight = seen.head
-            slope = rows.output_gradient() @ weight + (inner @ (x - x.detach())[:, :, None])[:, :, 0]
-            self._first = list(torch.autograd.grad(x, shifts, slope, create_graph=True, allow_unused=True))
+            gradient = rows.output_gradient() @ weight + (inner @ (x - x.detach())[:, :, None])[:, :, 0]
+            self._first = list(torch.autograd.grad(x, shifts, gradient, create_graph=True, allow_unused=True))
         elif matrix == "hessian":
-            slope = rows.differentiable_output_gradient()
-            self._first = list(torch.autograd.grad(rows.f, shifts, slope, create_graph=True, allow_unused=True))
+            gradient = rows.differentiable_output_gradient()
+            self._first = list(torch.autograd.grad(rows.f, shifts, gradient, create_graph=True, allow_unused=True))
         else:
             self._probe = torch.zeros_like(rows.f, requires_grad=True)
             self._first = list(torch.autograd.grad(rows.f, shifts, self._probe, create_graph=True, allow_unused=True))

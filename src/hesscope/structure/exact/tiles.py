@@ -114,7 +114,7 @@ def _neuron_tile(seen: Activations, rows: NeuronRows, k: int) -> Tensor:
             pieces.append(weighted_gram(left, weights[:, rows.first + k :], seen.inputs[q][live]))
             continue
         moved = rows.moved[q][:, k][live] if q in rows.moved else None
-        pieces.append(cross_gram(left, weights, seen.inputs[q][live], seen.slopes[q][live], moved))
+        pieces.append(cross_gram(left, weights, seen.inputs[q][live], seen.output_gradients[q][live], moved))
     return torch.cat(pieces, 1)
 
 
@@ -153,8 +153,8 @@ def _sparse(values: Tensor) -> bool:
     return float((values[:4096] != 0).double().mean()) < 0.7
 
 
-def cross_gram(left: Tensor, weights: Tensor, x: Tensor, slopes: Tensor, moved: Tensor | None) -> Tensor:
-    """left · [weights_nj x_nb + slopes_nj moved_nb], using factors where weights are a product or moves are few."""
+def cross_gram(left: Tensor, weights: Tensor, x: Tensor, gradients: Tensor, moved: Tensor | None) -> Tensor:
+    """left · [weights_nj x_nb + gradients_nj moved_nb], using factors where weights are a product or moves are few."""
     outputs, width = weights.shape[1], x.shape[1]
     factors = _rank_one(weights)
     if factors is None:
@@ -167,9 +167,9 @@ def cross_gram(left: Tensor, weights: Tensor, x: Tensor, slopes: Tensor, moved: 
     live = torch.nonzero((moved != 0).any(0)).squeeze(1)
     if len(live) <= max(2, width // 4):
         for b in live.tolist():
-            shaped[:, :, b] += (left * moved[:, b]) @ slopes
+            shaped[:, :, b] += (left * moved[:, b]) @ gradients
         return out
-    return out.add_(weighted_gram(left, slopes, moved))
+    return out.add_(weighted_gram(left, gradients, moved))
 
 
 def _rank_one(weights: Tensor) -> tuple[Tensor, Tensor] | None:
