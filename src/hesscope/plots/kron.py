@@ -48,8 +48,9 @@ def model_overlaps(panels: Mapping[str, Mapping[str, Any]]) -> Any:
         axis.xaxis.get_major_locator().set_params(integer=True)
         top = 1.35 * float(np.max(mean + spread))  # the law may leave the picture: what was measured must be seen
         axis.set(title=f"{name} (m = {m})", xlabel="k", ylabel="overlap" if column == 0 else "", ylim=(0, top))
-        if column == 0:
-            axis.legend(frameon=False, fontsize=8)
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False, fontsize=9
+    )
     return figure
 
 
