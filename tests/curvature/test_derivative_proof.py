@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import hesscope as hs
 from curvature.cases import CASES, WrongSquare
 from hesscope.curvature.proofs.derivatives import Proof, prove_hessian, prove_jacobian
+from hesscope.curvature.proofs.differences import best_gap
 from hesscope.errors import DerivativeError
 from hesscope.zoo.data import load
 from hesscope.zoo.resnets import load_cifar_resnet
@@ -195,6 +196,19 @@ def test_wrong_derivatives_are_refused_by_the_first_product(name: str) -> None:
         hs.Hessian(problem) @ torch.ones(problem.space.size)
     with pytest.raises(DerivativeError):
         hs.eigenpairs(hs.Hessian(problem), k=1)
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-4])
+def test_a_gradient_that_differs_from_its_graph_by_a_constant_is_seen(off: float) -> None:
+    """Differences of gradients do not show a constant; their mean does, beside the gradient as a graph."""
+    graph, direction = [torch.ones(3).double(), torch.full((2,), 1e-6).double()], [torch.ones(3), torch.ones(2)]
+
+    def plain(step: float) -> list[Tensor]:
+        return [g + step * d + off * (len(g) == 3) for g, d in zip(graph, direction, strict=True)]
+
+    assert best_gap(plain, [d.double() for d in direction]) <= 1e-6
+    gap = best_gap(plain, [d.double() for d in direction], graph)
+    assert gap == pytest.approx(off, rel=1e-3) if off else gap <= 1e-6
 
 
 def test_padding_rows_are_constants_and_no_alarm() -> None:

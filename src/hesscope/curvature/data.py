@@ -261,7 +261,7 @@ def bytes_of(batch: Any) -> int:
 def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """Every tensor on `device`; floating-point ones as `dtype` if one is given."""
     return map_tensors(
-        batch, lambda t: plain(t).to(device=device, dtype=dtype if dtype and t.is_floating_point() else None)
+        batch, lambda t: plain(t.to(device=device, dtype=dtype if dtype and t.is_floating_point() else None))
     )
 
 

@@ -18,7 +18,7 @@ from ..operators import LinearOperator
 from ..operators.finite import need_finite
 from ..rng import Rng
 from ..space import ParameterSpace
-from .cutting import cut_in_batches, refuse_own_batches, refuse_uneven_batches
+from .cutting import cut_in_batches, refuse_own_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, few_of, to_device
 from .distributed import together
 from .engines.memory import MemoryBudget, parse_bytes
@@ -35,13 +35,14 @@ from .models.own_loss import OwnLoss, check_own_loss, is_whole
 from .models.sharded import unsharded
 from .models.state import cast, common_type, snapshot, unwrap
 from .processes import agree_on_loss, refuse_different_models, same_everywhere
-from .proofs.batch_values import values_of_batches
+from .proofs.batch_values import confirm_value, total_of_batches, values_of_batches
 from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
-from .proofs.independence import are_independent, examples_to_look_at, rounding_of, scattered_examples
+from .proofs.independence import are_independent, examples_to_look_at, scattered_examples
 from .settings import check_settings, need_float_type
 
 _BATCH_SIZE = 1024
+_OF_VALUES = ("_few", "divisible", "batch_values", "totals")  # what does not depend on which parameters are selected
 
 
 class Problem:
@@ -75,6 +76,7 @@ class Problem:
         self.proofs: dict[str, Any] = {}  # what was proven of the derivatives, by the first products
         self._made: Evaluation | None = None
         self._first_value: tuple[float, float] | None = None
+        self._wide: Problem | None = None
 
     @staticmethod
     @differentiable()
@@ -194,8 +196,7 @@ class Problem:
 
     def leaves(self) -> dict[str, Tensor]:
         """The parameters as leaves of a graph (no copies): where possible the parameters of the model that runs."""
-        own = self._evaluation.own_leaves(self.space.names)
-        if own is not None:
+        if (own := self._evaluation.own_leaves(self.space.names)) is not None:
             return own
         with differentiable():
             return {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
@@ -213,34 +214,17 @@ class Problem:
 
     def confirm(self, index: int, value: float, count: int = 1) -> None:
         """Refuse a loss of `count` batches from `index` on that is not the one recorded: it is not a fixed function."""
-        recorded = self.batch_values[index : index + count]
-        size = sum(abs(v) for v, _ in recorded)
-        rounding = max(rounding_of(tensor.dtype) for tensor in self.parameters.values())
-        if abs(sum(v for v, _ in recorded) - value) > rounding * max(size, abs(value)):
-            refuse(
-                "the loss must be a fixed function of the parameters",
-                f"{sum(v for v, _ in recorded):.8g} and {value:.8g} for batch {index} on two calls",
-                "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
-            )
+        confirm_value(self, index, value, count)
 
     @cached_property
     def totals(self) -> tuple[float, float]:
         """(Σ sum, Σ count) over all data and all processes, by one pass without derivatives."""
-        with differentiable():
-            each = torch.tensor(self.batch_values, dtype=torch.float64, device="cpu").reshape(-1, 2)
-            total = self.all_sum(torch.cat([each, torch.ones_like(each), each**2], 1).sum(0))
-        refuse_uneven_batches(self, total[[3, 1, 5]])
-        if not float(total[1]) > 0:
-            refuse(
-                "the data must count for something", "a total weight of 0", "Are all targets ignored or of weight 0?"
-            )
-        return float(total[0]), float(total[1])
+        return total_of_batches(self)
 
     @property
     def scale(self) -> float:
         """What a sum over batches is multiplied with: 1/count for a mean loss, 1 for a sum."""
-        mean = self.loss.mean if isinstance(self.loss, SeparableLoss) else True
-        count = self.totals[1]
+        mean, count = self.loss.mean if isinstance(self.loss, SeparableLoss) else True, self.totals[1]
         return 1.0 / count if mean else 1.0
 
     def loss_value(self) -> float:
@@ -274,11 +258,10 @@ class Problem:
         """The gradient of one batch's sum; with `through_loss=False` its slope in the outputs is held fixed."""
         return gradient_of(self.evaluate(batch, leaves), leaves, create_graph, through_loss)
 
-    @cached_property
+    @property
     def unused(self) -> tuple[str, ...]:
         """Selected parameters that the loss does not depend on: their blocks are zero."""
-        if not hasattr(self, "_unused"):
-            self.gradient()
+        _ = self._gradient  # whose pass tells
         return self._unused
 
     @cached_property
@@ -293,7 +276,7 @@ class Problem:
         """Whether batches may be cut along their first axis, joined or halved: examples do not see each other."""
         if not self._few:
             return False
-        exact = self._in_float64(self._few)
+        exact = self._exact(self._few)
         return are_independent(lambda batch: exact.evaluate(batch, exact.parameters), self._few, Rng(0).child("cut"))
 
     @property
@@ -311,20 +294,22 @@ class Problem:
             few = [smallest]
             if self.distributed:
                 few = same_everywhere(few if smallest is not None else None) or []
-        exact = self._in_float64(few)
-        return exact._copy(batches=Batches(few, float("inf"), True), distributed=False)
+        made = self._exact(few)._copy(batches=Batches(few, float("inf"), True), distributed=False)
+        if self.divisible:
+            made.__dict__["divisible"] = True  # it was found on these very examples
+        return made
 
-    def _in_float64(self, batches: list[Any]) -> Problem:
-        """The problem in float64 where the model runs in it and answers in it; otherwise as it is."""
-        if self.dtype == torch.float64:
-            return self
-        wide = self.cast(torch.float64)
-        try:
-            terms = wide.evaluate(batches[0], wide.parameters)
-        except Exception:
-            return self
-        dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
-        return wide if dtype == torch.float64 else self
+    def _exact(self, batches: list[Any]) -> Problem:
+        """The problem in float64 where the model runs in it and answers in it; otherwise as it is. Found once."""
+        if self._wide is None and self.dtype != torch.float64:
+            wide = self.cast(torch.float64)
+            try:
+                terms = wide.evaluate(batches[0], wide.parameters)
+            except Exception:
+                return self
+            dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
+            self._wide = wide if dtype == torch.float64 else None
+        return self._wide or self
 
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""
@@ -352,7 +337,7 @@ class Problem:
         space = self.space.only(names)
         chosen = {name: self.parameters[name] for name in space.names}
         rest = {name: t for name, t in self.parameters.items() if name not in chosen}
-        return self._copy(parameters=chosen, fixed={**self._fixed, **rest}, space=space)
+        return self._copy(parameters=chosen, fixed={**self._fixed, **rest}, space=space)._knowing(self, _OF_VALUES)
 
     def subset(self, examples: int) -> Problem:
         """The same problem on the first `examples` examples (whole batches where they cannot be cut)."""
@@ -369,7 +354,7 @@ class Problem:
         return self._copy(
             parameters={name: new.get(name, t) for name, t in self.parameters.items()},
             fixed={name: new.get(name, t) for name, t in self._fixed.items()},
-        )
+        )._knowing(self, ("_few",))
 
     def along(self, folder: str | os.PathLike[str]) -> dict[str, Problem]:
         """The problem at every checkpoint of a folder, by step: what `hs.analyze(..., checkpoints=...)` takes."""
@@ -388,6 +373,11 @@ class Problem:
             "origin": self.origin,
         }
         return Problem(**{**settings, **changes})
+
+    def _knowing(self, other: Problem, names: Iterable[str]) -> Problem:
+        """This problem with what was found out of another one, where it is true of this one, too."""
+        self.__dict__.update({name: other.__dict__[name] for name in names if name in other.__dict__})
+        return self
 
     def value_of(self, batch: Any) -> tuple[float, float]:
         """(sum, count) of one batch, without derivatives."""

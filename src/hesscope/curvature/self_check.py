@@ -73,11 +73,11 @@ class _Tests:
 
     @staticmethod
     def of(problem: Problem, rng: Rng) -> _Tests:
-        probe, _, widening = derivative_probe(problem)
-        probe = probe.subset(_TESTED) if probe.divisible else probe
+        tried = derivative_probe(problem)
+        probe = tried.problem.subset(_TESTED) if tried.problem.divisible else tried.problem
         u, v = (random_direction(probe, rng.child(name)) for name in "uv")
         graphs = GradientGraphs(probe)
-        with widening:
+        with tried.widening:
             Hu, Hv, mixed = graphs.products(probe.space, probe.space, torch.stack([u, v, 2 * u - 3 * v]))
         symmetry = abs(float(u @ Hv - v @ Hu)) / max(float(u.norm() * Hv.norm()), 1e-300)
         linearity = _gap(mixed, 2 * Hu - 3 * Hv)

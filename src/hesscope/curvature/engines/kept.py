@@ -174,7 +174,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
     def joined_examples(self) -> int:
         """Small batches waste time on reading and writing gradients: so many examples are run as one batch, where they
         do not see each other."""
-        if not self.problem.joinable:
+        if self.problem.batches.single or not self.problem.joinable:
             return 0
         return self.size.examples_in(min(_JOINED_BYTES, self.problem.memory_budget.free / _PARTS))
 
@@ -188,7 +188,9 @@ class KeptGraphs(ABC, Generic[_Graph]):
     def _measured(self, batch: Any) -> GraphSize:
         size = examples_in(batch) or 1
         example = bytes_of(batch) / size
-        if not self.problem.divisible or size < 2:
+        # A graph of all examples that were measured may as well be kept, where reading it computes nothing again.
+        few_enough = self.problem.batches.single and size <= _MORE and not self.problem._evaluation.recomputes
+        if size < 2 or few_enough or not self.problem.divisible:
             return GraphSize(0.0, self._whole_bytes(batch) / size, example)
         few, more = min(_FEW, size // 2), min(_MORE, size)
         small, large = (self._saved_bytes(first_examples(batch, count)) for count in (few, more))

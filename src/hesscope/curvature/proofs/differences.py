@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import inf, ulp
+from collections.abc import Callable, Sequence
+from math import hypot, inf, isfinite, ulp
 
+import torch
 from torch import Tensor
-
-from ...operators.finite import all_finite
 
 # Small enough for most networks with kinks first, then smaller and larger ones in turn: kinks against rounding.
 STEPS = (1e-7, 1e-8, 1e-6, 1e-5, 1e-9, 1e-4, 1e-3)
@@ -16,11 +15,14 @@ _ROUNDING = 64  # units in the last place that a function may be off by
 _NEGLIGIBLE = 5e7  # units in the last place of a function that a derivative may be off by: 1e-8 in float64
 _SMALL = 1e-3  # parts that are smaller than this share of the whole are compared on that scale
 
+Parts = Sequence[Tensor]
+
 
 def best_gap(
-    function: Callable[[float], Tensor],
-    derivative: Tensor,
-    parts: Iterable[slice] = (slice(None),),
+    function: Callable[[float], Parts],
+    derivative: Parts,
+    value: Parts | None = None,
+    scales: Sequence[float] | None = None,
     steps: tuple[float, ...] = STEPS,
     rounding: float = ulp(1.0),
     size: float = 0.0,
@@ -29,28 +31,40 @@ def best_gap(
 
     Large steps err by curvature and kinks, small ones by rounding; a wrong derivative agrees at none of them. Where F
     hardly changes there is nothing to compare but rounding, which is why a little of F itself (`rounding`) is allowed.
-    Entries should come in units in which all parts are alike. Gaps are relative to `size` where the derivative is less.
+    `scales` are the units in which all parts are alike. Gaps are relative to `size` where the derivative is less. With
+    `value`, F(0) as found in another way, the mean of F(h) and F(-h) must be that, too. What `function` returns is changed.
     """
-    parts, best = list(parts), inf
-    if not all_finite(derivative):
+    units, best = scales or (1.0,) * len(derivative), inf
+    own, here = _norms(derivative, units), None if value is None else _norms(value, units)
+    if not isfinite(hypot(*own)):
         return inf
-    lengths = [float(derivative[part].norm()) for part in parts]
-    whole = float(derivative.norm())
     for step in steps:
-        above = function(step).detach()
-        below = function(-step).detach()
-        noise = min(_ROUNDING / step, _NEGLIGIBLE) * rounding
-        allowed = [noise * max(float(above[part].norm()), float(below[part].norm())) for part in parts]
-        difference = above.sub_(below).div_(2 * step)
-        del above, below  # vectors as long as the network has parameters
-        total = max(whole, float(difference.norm()), size)
-        worst = 0.0 if all_finite(difference) else inf
-        for part, length, least in zip(parts, lengths, allowed, strict=True):
-            scale = max(length, float(difference[part].norm()), size, _SMALL * total)
-            gap = float(difference[part].sub_(derivative[part]).norm())
-            if gap > 0:
-                worst = max(worst, min(gap / scale, ENOUGH) if gap <= least else gap / scale)
+        above, below = function(step), function(-step)
+        lengths = _norms(above, units) if here is None else here
+        changes = [torch.sub(a, b, out=b) for a, b in zip(above, below, strict=True)]
+        means = [] if value is None else [a.sub_(b, alpha=0.5) for a, b in zip(above, changes, strict=True)]
+        sizes = [norm / (2 * step) for norm in _norms(changes, units)]
+        gaps = [
+            norm / (2 * step)
+            for norm in _norms([c.sub_(d, alpha=2 * step) for c, d in zip(changes, derivative, strict=True)], units)
+        ]
+        whole = max(hypot(*own), hypot(*sizes), size)
+        allowed = min(_ROUNDING / step, _NEGLIGIBLE) * rounding
+        worst = 0.0 if isfinite(whole) else inf
+        for gap, mine, theirs, length in zip(gaps, own, sizes, lengths, strict=True):
+            relative = gap / max(mine, theirs, size, _SMALL * whole) if gap > 0 else 0.0
+            worst = max(worst, min(relative, ENOUGH) if gap <= allowed * length else relative)
+        if value is not None and here is not None:
+            apart = _norms([mean.sub_(f) for mean, f in zip(means, value, strict=True)], units)
+            floor = _SMALL * hypot(*here)
+            worst = max([worst, *(gap / max(f, floor) for gap, f in zip(apart, here, strict=True) if gap > 0)])
         best = min(best, worst)
         if best <= ENOUGH:
             break
     return best
+
+
+def _norms(parts: Parts, units: Sequence[float]) -> list[float]:
+    """The norms of all parts in their units."""
+    found = torch.stack([torch.linalg.vector_norm(part.detach()) for part in parts]).tolist()
+    return [unit * norm for unit, norm in zip(units, found, strict=True)]

@@ -98,14 +98,12 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
         )
     except RuntimeError as error:
         return f"no second derivative ({error})"
-    gap = best_gap(
-        lambda step: _flat(
-            gradient(
-                [(v + step * d).detach().requires_grad_() for v, d in zip(variables, direction, strict=True)], False
-            )
-        ),
-        _flat(product),
-    )
+
+    def beside(step: float) -> list[Tensor]:
+        moved = [(v + step * d).detach().requires_grad_() for v, d in zip(variables, direction, strict=True)]
+        return [_flat(gradient(moved, False))]
+
+    gap = best_gap(beside, [_flat(product)])
     return f"its second derivative is off by {gap:.1e}" if gap > TOLERANCE else None
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..problem import Problem
 
 _LARGE, _FEW = 8, 2  # examples: from so many on, so few are run a second time
+_MORE_RUNS = 3  # of a network that draws random numbers, perhaps without effect
 
 
 def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, float] | None:
@@ -54,6 +55,9 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         _refuse_kept_elsewhere(problem, evaluation, run, theirs, batch)
         assert random_state is not None
         evaluation.draws_randomly = random_state.moved()
+        if evaluation.draws_randomly:  # two runs of few examples may be alike by chance
+            for _ in range(_MORE_RUNS):
+                _repeated(problem, evaluation, first)
         _look_at_graph(problem, evaluation, batch, theirs)
     return first
 
@@ -224,7 +228,10 @@ def _refuse_asking_for_gradients(problem: Problem, batch: Any, output: Tensor) -
     """The same with parameters that are constants: a model that asks what requires a gradient is two functions."""
     terms = problem.evaluate(batch, problem.parameters)
     plain = terms.total if isinstance(terms, ScalarLoss) else terms.f
-    if bool(plain.isfinite().all()) and not same_numbers(plain, output):
+    if not bool(plain.isfinite().all()) or same_numbers(plain, output):
+        return
+    again = _graph_of(problem, batch)
+    if again is not None and same_numbers(again[0], output):  # else it is random, which is told as such
         refuse(
             "the model must compute the same whether a gradient is asked for or not",
             "other outputs for the first examples with parameters that require none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -45,18 +46,29 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        self.read |= self._among(self._foreign, tree_iter((args, kwargs)))
-        self.used |= self._among(self._own, tree_iter((args, kwargs)))
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                self.written |= self._among(self._own, tree_iter(value))
-            self.scaled_by_frequency |= argument.name == "scale_grad_by_freq" and value is True
+        here = {
+            storage_of(value) for value in tree_iter((args, kwargs) if kwargs else args) if isinstance(value, Tensor)
+        }
+        self.read |= {self._foreign[place] for place in here & self._foreign.keys() if place is not None}
+        self.used |= {self._own[place] for place in here & self._own.keys() if place is not None}
+        writes, frequencies = _roles(func)
+        for index in (place for place in writes if place < len(args)):
+            self.written |= self._among(self._own, tree_iter(args[index]))
+        self.scaled_by_frequency |= any(args[index] is True for index in frequencies if index < len(args))
         return func(*args, **kwargs)
 
     @staticmethod
     def _among(places: Mapping[int, str], values: Iterable[Any]) -> set[str]:
         found = (storage_of(value) for value in values if isinstance(value, Tensor))
         return {places[place] for place in found if place is not None and place in places}
+
+
+@cache
+def _roles(func: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which arguments of an operation it writes to, and which say that gradients are divided by frequencies."""
+    arguments = list(enumerate(func._schema.arguments))
+    writes = tuple(i for i, one in arguments if one.alias_info is not None and one.alias_info.is_write)
+    return writes, tuple(i for i, one in arguments if one.name == "scale_grad_by_freq")
 
 
 class _Calls(TorchFunctionMode):

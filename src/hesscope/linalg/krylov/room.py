@@ -30,12 +30,12 @@ def room_on_disk(op: LinearOperator, count: int, folder: str | os.PathLike[str] 
     found = None
     if op.device.type == "cpu" and width and _is_disk(where):
         found = _mapped(where, count, width, op.dtype)
-    without = op.layout.sum(torch.tensor([float(found is None)], dtype=torch.float64))
+    without = op.layout.sum(torch.tensor([float(found is None)], dtype=torch.float64, device=op.device))
     return None if float(without) else found
 
 
 def _mapped(where: Path, count: int, width: int, dtype: torch.dtype) -> Tensor | None:
-    size = count * width * torch.empty(0, dtype=dtype).element_size()
+    size = count * width * dtype.itemsize
     try:
         where.mkdir(parents=True, exist_ok=True)
         if size > shutil.disk_usage(where).free // _DISK:
