@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from hesscope.linalg import frobenius_norm, trace
+from hesscope.linalg import diagonal, frobenius_norm, trace
 from hesscope.linalg.diagonals import _leave_one_out_diagonal, _leave_one_out_rows
 from hesscope.linalg.sketch import Sketch
 from hesscope.linalg.trace_estimators import XNysTrace, XTrace
-from hesscope.operators import Counted, Dense
+from hesscope.operators import Counted, Dense, FromFunction
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
 
@@ -74,3 +75,15 @@ def test_multiples_of_the_identity_are_exact(method: str) -> None:
     assert found.value == pytest.approx(750, rel=1e-9)
     assert found.products <= 20
     assert frobenius_norm(Rotated(np.full(300, -2.0))).value == pytest.approx(2 * 300**0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entries_with_the_signs_of_a_dominating_one_are_as_unsure_as_they_are(seed: int) -> None:
+    """Of ten probes, one in 512 entries has the signs of the largest, and seems to be nothing beside it."""
+    entries = torch.full((2100,), 0.01, dtype=torch.float64)
+    entries[0] = 1e4
+    found = diagonal(FromFunction(lambda v: entries * v, 2100), 0.05, rng=seed)
+    gaps = np.abs(found.value - entries.numpy())
+    assert found.products == 20
+    assert gaps.max() > 0.005
+    assert (gaps <= 5 * found.stderr).all()

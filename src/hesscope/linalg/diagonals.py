@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
@@ -134,7 +135,17 @@ def _leave_one_out_diagonal(sketch: Sketch) -> tuple[Tensor, Tensor]:
     s, along = _left_out(sketch)
     qs = q @ s
     # What A ω_i has outside the images of the others lies along Q s_i.
-    return _average(shared[:, None] - qs * (z @ s) + sketch.omega.double() * qs * along)
+    rest = sketch.omega.double() * qs * along
+    value, stderr = _average(shared[:, None] - qs * (z @ s) + rest)
+    return value, torch.hypot(stderr, torch.full_like(stderr, _hidden(sketch, rest)))
+
+
+def _hidden(sketch: Sketch, rest: Tensor) -> float:
+    """What an entry may have without a sign of it: of m probes, one in 2^(m-1) entries has the signs of another that
+    dominates (of at most m), and what the sketch takes for that one's is its own. Twice its root-mean-square share."""
+    op, m = sketch.op, rest.shape[1]
+    squares = float(op.layout.norms(rest).square().sum()) / (m * op.layout.size)
+    return 2.0 * math.sqrt(min(1.0, m * 2.0 ** (1 - m)) * squares)
 
 
 def _leave_one_out_rows(sketch: Sketch) -> tuple[Tensor, Tensor]:
