@@ -261,6 +261,18 @@ def test_autocast_networks_are_verified_in_float64_and_their_noise_is_named() ->
     assert not prove_hessian(wrong).right
 
 
+def test_results_of_bfloat16_models_say_what_the_rounding_does() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4)).bfloat16()
+    x, y = torch.randn(9, 5).bfloat16(), torch.arange(9) % 4
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    for result in (hs.trace(hs.Hessian(problem)), hs.eigenpairs(hs.Hessian(problem), 1)):
+        assert "computes in bfloat16 inside, which alone changes products by" in result.check
+        noise = float(result.check.rsplit(" ", 1)[1])
+        assert 1e-4 < noise < 0.2
+    assert "inside" not in hs.trace(hs.Hessian(problem.cast(torch.float32))).check
+
+
 def test_the_proof_is_made_once_per_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = CASES["mlp"]().problem
     hs.Hessian(problem) @ torch.ones(problem.space.size)

@@ -101,7 +101,8 @@ def _proof(problem: Problem, what: str, gap_of: GapOf) -> Proof:
             if float(wrong) and not isfinite(problem.totals[0]):
                 refuse("the loss must be finite", f"{problem.totals[0]}", "Check the data and the parameters for NaN.")
             faulty = find_faulty_modules(probe) or ((said,) if said else ()) if float(wrong) else ()
-        narrowed = getattr(widening, "narrowed", None) or problem.dtype
+        own = {tensor.dtype for tensor in problem.parameters.values()}  # vectors of a bfloat16 model are in float32
+        narrowed = getattr(widening, "narrowed", None) or max(own, key=lambda dtype: torch.finfo(dtype).eps)
         coarser = torch.finfo(narrowed).eps > torch.finfo(problem.dtype).eps and not float(wrong)
         note = _noise_note(problem, probe, widening, narrowed) if coarser else ""
         note += recurrent_note(problem.model, problem.device)
