@@ -63,6 +63,13 @@ ROWS = [
     ),
     Row("product-number", lambda: hessian() @ torch.tensor(1.0), rf"needs a tensor of shape {SIZED}", r"\(\)", "pack"),
     Row("product-array-length", lambda: hessian() @ np.ones(3), rf"needs a tensor of shape {SIZED}", r"\(3,\)", "pack"),
+    Row(
+        "product-meta",
+        lambda: hessian() @ torch.ones(SIZE, device="meta"),
+        "needs numbers",
+        "meta device",
+        "own device",
+    ),
     Row("product-list", lambda: hessian() @ [1.0] * SIZE, "needs a tensor", "list", r"\w"),
     Row("product-text", lambda: hessian() @ "gradient", "needs a tensor", "str", r"\w"),
     Row("product-none", lambda: hessian() @ None, "needs a tensor", "None", r"\w"),

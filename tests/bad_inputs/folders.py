@@ -242,6 +242,13 @@ ROWS = [
         r"\w",
     ),
     Row(
+        "analyze-checkpoints-of-another-network",
+        lambda: hs.analyze(problem(), _cheap(), checkpoints={"end": problem().select("0.*")}),
+        "checkpoints must have the parameters",
+        "'end'",
+        r"problem\.at",
+    ),
+    Row(
         "analyze-checkpoints-models",
         lambda: hs.analyze(problem(), _cheap(), checkpoints={"0": network()}),
         "checkpoint|Problem",

@@ -93,8 +93,13 @@ def _check_arguments(problem: Problem, config: AnalyzeConfig, checkpoints: objec
     need_call("watch", watch, "It is called with each stage and its expected products.")
     if checkpoints is not None and not isinstance(checkpoints, Mapping):
         refuse("checkpoints must be problems by label", type(checkpoints).__name__, "Pass {label: problem}.")
-    for one in (checkpoints or {}).values():
-        need_problem(one)
+    for label, one in (checkpoints or {}).items():
+        if need_problem(one).space != problem.space:
+            refuse(
+                "checkpoints must have the parameters of the problem",
+                f"other names or shapes at {label!r}",
+                "Make them with problem.at(state).",
+            )
 
 
 def _measure(

@@ -236,6 +236,8 @@ def checked_vectors(given: Any, size: int, what: str) -> Tensor:
             f"{tuple(v.shape)}",
             "Flatten the parameters with problem.space.pack.",
         )
+    if v.is_meta:
+        refuse(f"{what} needs numbers", "a tensor on the meta device", "Make it on the operator's own device.")
     if v.is_complex():
         refuse(f"{what} needs real numbers", f"{v.dtype}", "Multiply the real and the imaginary part apart.")
     if not all_finite(v):
