@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hesscope as hs
 from hesscope.layers.capturing import Capture
 
 
-def sampled_problem() -> hs.Problem:
-    """Sequences of words: too many rows and columns for exact sums, so that traces are sampled."""
+def words() -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(80, 12), nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 80))
-    tokens = torch.randint(0, 80, (24, 7), generator=hs.Rng(5).torch())
+    return model, torch.randint(0, 80, (24, 7), generator=hs.Rng(5).torch())
+
+
+def sampled_problem() -> hs.Problem:
+    """Sequences of words: too many rows and columns for exact sums, so that traces are sampled."""
+    model, tokens = words()
     return hs.Problem.of(
         model,
         nn.CrossEntropyLoss(),
@@ -42,6 +46,21 @@ def test_two_seeds_of_a_sampled_trace_differ() -> None:
     assert first.value != second.value
     assert first.value == again.value
     assert abs(float(first) - float(second)) <= 5 * np.hypot(first.stderr, second.stderr)
+
+
+def test_a_sampled_trace_is_that_of_double_backward() -> None:
+    model, tokens = words()
+    parameters = list(model.parameters())
+    loss = nn.functional.cross_entropy(model(tokens).transpose(1, 2), tokens.roll(1, 1))
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters, create_graph=True)])
+    exact = 0.0
+    for rows in torch.eye(len(gradient)).split(500):
+        second = torch.autograd.grad(gradient, parameters, rows, is_grads_batched=True, retain_graph=True)
+        exact += float((torch.cat([part.flatten(1) for part in second], 1) * rows).sum())
+    found = hs.trace(hs.Hessian(sampled_problem()), 0.05)
+    assert "random columns" in found.method
+    assert 0 < found.stderr < 0.1 * exact
+    assert abs(float(found) - exact) <= 4 * found.stderr
 
 
 def later_rows() -> hs.Problem:
