@@ -131,7 +131,7 @@ class Twice(nn.Module):
 def used_twice(least: int) -> tuple[hs.Problem, StochasticNetwork, Sample]:
     torch.manual_seed(0)
     model = Twice(least)
-    problem = hs.Problem.of(model, "cross_entropy", (torch.randn(20, 6), torch.arange(20) % 3))
+    problem = hs.Problem.of(model, "cross_entropy", (torch.randn(40, 6), torch.arange(40) % 3), batch_size=20)
     return problem, *network_of(problem, {k: v.clone() for k, v in model.state_dict().items()})
 
 
@@ -147,12 +147,12 @@ def test_a_weight_used_outside_its_layer_is_drawn_once_for_both() -> None:
 
 
 def test_a_weight_used_outside_its_layer_cannot_pass_unnoticed() -> None:
-    """In large batches only, and alike in halves of all data: the layer was not tried on either."""
-    _, network, sample = used_twice(10)
+    """In batches only that are larger than any of the data: the layer was not tried on one."""
+    _, network, sample = used_twice(30)
     assert network.local
     assert torch.isfinite(network.logits(sample.take(slice(0, 4)), "none")[0]).all()
     with pytest.raises(InputError, match="used elsewhere"):
-        network.logits(sample.take(slice(0, 20)), "none")
+        network.logits(sample.take(slice(0, 40)), "none")
 
 
 def test_an_evaluation_that_raises_leaves_nothing_behind() -> None:
