@@ -12,7 +12,9 @@ from torch import nn
 
 import hesscope as hs
 from hesscope.errors import InputError
+from hesscope.pacbayes.bounds import Grid
 from hesscope.pacbayes.posterior.bases import Basis, kronecker_bases, kronecker_layers, predicted_bases, standard_bases
+from hesscope.pacbayes.posterior.curvature_start import scales_from_curvature
 from hesscope.pacbayes.posterior.gaussian import Posterior
 from hesscope.pacbayes.posterior.objective import expected_error
 from hesscope.pacbayes.posterior.sample import Sample
@@ -208,3 +210,16 @@ def test_bases_are_eigenbases_of_the_decoupled_factors() -> None:
     assert bases["fc2.bias"].columns is None
     assert (basis.curvature.diff(dim=0) <= 0).all()
     assert [layer.name for layer in kronecker_layers(problem)] == ["fc1", "fc2", "fc3"]
+
+
+def test_variances_start_where_curvature_and_divergence_balance() -> None:
+    """s = 1/(1/λ + κ m h) in every direction of an eigenbasis, with κ = 3; both terms count in some of them."""
+    network, _ = network_of(*trained(), kronecker_bases)
+    posterior = network.posterior
+    scales_from_curvature(posterior, 600, Grid())
+    for name in ("fc1.weight", "fc2.weight"):
+        h = posterior.bases[name].curvature
+        assert h is not None
+        wide = (-2 * posterior.log_prior[posterior.groups[name]]).exp()
+        assert torch.allclose((-2 * posterior.log_scale[name]).exp(), wide + 3 * 600 * h, rtol=0.05)
+        assert float((1800 * h).max()) > float(wide) > float((1800 * h).min())
