@@ -187,3 +187,11 @@ def test_three_examples_tell(see_each_other: bool, monkeypatch: pytest.MonkeyPat
     problem = hs.Problem.of(Model(), "mse", (torch.randn(9, 3), torch.randn(9, 2)))
     assert len(problem._few[0][0]) == 3  # type: ignore[index]
     assert problem.divisible is not see_each_other
+
+
+def test_one_example_is_not_taken_apart_in_another_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: hs.Problem, batches: object) -> hs.Problem:
+        raise AssertionError("there is nothing to find out")
+
+    monkeypatch.setattr(hs.Problem, "_in_float64", never)
+    assert not hs.Problem.of(nn.Linear(3, 2), "mse", (torch.randn(1, 3), torch.randn(1, 2))).divisible

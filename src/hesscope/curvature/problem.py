@@ -274,10 +274,11 @@ class Problem:
     @cached_property
     def divisible(self) -> bool:
         """Whether batches may be cut along their first axis, joined or halved: examples do not see each other."""
-        if not self._few:
+        few = self._few or []
+        if all((examples_in(group) or 0) < 2 for group in few):
             return False
-        exact = self._exact(self._few)
-        return are_independent(lambda batch: exact.evaluate(batch, exact.parameters), self._few, Rng(0).child("cut"))
+        exact = self._exact(few)
+        return are_independent(lambda batch: exact.evaluate(batch, exact.parameters), few, Rng(0).child("cut"))
 
     @property
     def joinable(self) -> bool:

@@ -21,15 +21,19 @@ def problem_of(
     length: int | None = None,
     sequences: int = SEQUENCES,
     batch_size: int = BATCH,
+    memory: float | str | None = None,
 ) -> Problem:
-    """The problem of a checkpoint folder on the text of a file (or on a .npy/.npz of token numbers), in eval mode."""
+    """The problem of a checkpoint folder on the text of a file (or on a .npy/.npz of token numbers), in eval mode.
+
+    `memory`: what kept graphs may hold, as in `Problem.of`; a smaller `batch_size` takes less for each that is not kept.
+    """
     model = load_model(folder)
     length = _length(model, length)
     found = load_tokens(text, None if Path(text).suffix in (".npy", ".npz") else load_tokenizer(folder))
     masked = _kind(model) == "masked"
     mask = _mask_token(folder) if masked else None
     batches = token_batches(found, length=length, sequences=sequences, batch_size=batch_size, mask_token=mask)
-    return Problem.of(model, data=batches)
+    return Problem.of(model, data=batches, memory=memory)
 
 
 def _kind(model: nn.Module) -> str:
