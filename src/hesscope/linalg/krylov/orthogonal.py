@@ -18,7 +18,8 @@ def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, A
         return block, total
     before: Array | None = None
     # What lies in a file is read vector by vector, from one end to the other.
-    parts = list(torch.split(basis, 1, 1)) if basis.is_shared() else [basis]  # type: ignore[no-untyped-call]
+    in_file = basis.device.type == "cpu" and basis.is_shared()  # type: ignore[no-untyped-call]
+    parts = list(torch.split(basis, 1, 1)) if in_file else [basis]
     for _ in range(4):
         h = torch.cat([layout.inner(part, block) for part in parts])
         for part, along in zip(parts, torch.split(h, parts[0].shape[1]), strict=True):
