@@ -79,3 +79,22 @@ def test_printed_moments_of_rectified_gaussians() -> None:
     square = float(second.square().sum())
     assert square == pytest.approx(d**2 / (4 * pi**2) + d * (1 - 1 / pi**2) / 4, rel=1e-12)
     assert abs(square - (d**2 / (4 * pi**2) + d * (pi - 1) / (2 * pi))) > 0.1 * square
+
+
+def test_projected_output_hessians_keep_less_than_their_norm() -> None:
+    """Lemma B.18 has ‖WM*Wᵀ‖²/‖M*‖² tend to 1; with the probabilities of rectified inputs it tends to (E[π]²/E[π²])² = 0.687.
+
+    Its mean is of order 1/n off (17/n by the experiment on the lemmas) and it scatters by 2/√n or so.
+    """
+    n, ratios = 1500, []
+    a = torch.diag(torch.full((4,), 0.25)) - torch.full((4, 4), 1 / 16)
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        w = torch.randn(4, n, generator=generator, dtype=torch.float64) / n**0.5
+        pi = torch.special.ndtr(torch.randn(n, generator=generator, dtype=torch.float64) / (math.pi - 1) ** 0.5)
+        inner = w.T @ a.double() @ w
+        star = pi[:, None] * inner * pi + torch.diag(pi * (1 - pi) * inner.diagonal())
+        ratios.append(float((w @ star @ w.T).norm() ** 2 / star.norm() ** 2))
+    limit = (1 + 2 / math.pi * math.asin(1 / math.pi)) ** -2
+    assert sum(ratios) / 4 == pytest.approx(limit, abs=0.06)
+    assert max(ratios) < 0.9
