@@ -68,7 +68,7 @@ def _row(item: dict[str, Any]) -> str:
     cells = (
         _escaped(f"{item['id']}: {item['item']}"),
         covered,
-        status(item),
+        status(item) + (f": {item['missing']}" if status(item) != "full" and "missing" in item else ""),
         "; ".join(text for text in said if text),
     )
     return "| " + " | ".join(cells) + " |"
