@@ -24,7 +24,8 @@ def cut_in_batches(problem: Problem, data: Any, batch_size: int) -> Problem:
     if not (anywhere and problem.divisible and large):
         return problem
     cut = problem._copy(batches=Batches(in_batches(batch, batch_size), float("inf"), True))
-    return cut._knowing(problem, ("_few", "divisible"))
+    cut.__dict__.update({name: problem.__dict__[name] for name in ("_few", "divisible")})
+    return cut
 
 
 WEIGHTED = "a loss whose examples see each other, averaged over batches weighted by their examples"

@@ -40,9 +40,9 @@ from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
 from .proofs.independence import are_independent, examples_to_look_at, scattered_examples
 from .settings import check_settings, need_float_type
+from .value_facts import of_values
 
 _BATCH_SIZE = 1024
-_OF_VALUES = ("_few", "divisible", "batch_values", "totals")  # what does not depend on which parameters are selected
 
 
 class Problem:
@@ -77,6 +77,7 @@ class Problem:
         self._made: Evaluation | None = None
         self._first_value: tuple[float, float] | None = None
         self._wide: Problem | None = None
+        self.selected_from: Problem | None = None  # the same problem in more parameters
 
     @staticmethod
     @differentiable()
@@ -207,7 +208,7 @@ class Problem:
             batch = to_device(batch, self.device, self._batch_dtype)
             return self._evaluation.at(batch, parameters, traced)
 
-    @cached_property
+    @of_values
     def batch_values(self) -> tuple[tuple[float, float], ...]:
         """(sum, count) of each batch of this process, by one pass without derivatives."""
         return values_of_batches(self, self._first_value)
@@ -216,7 +217,7 @@ class Problem:
         """Refuse a loss of `count` batches from `index` on that is not the one recorded: it is not a fixed function."""
         confirm_value(self, index, value, count)
 
-    @cached_property
+    @of_values
     def totals(self) -> tuple[float, float]:
         """(Σ sum, Σ count) over all data and all processes, by one pass without derivatives."""
         return total_of_batches(self)
@@ -224,12 +225,12 @@ class Problem:
     @property
     def scale(self) -> float:
         """What a sum over batches is multiplied with: 1/count for a mean loss, 1 for a sum."""
-        mean, count = self.loss.mean if isinstance(self.loss, SeparableLoss) else True, self.totals[1]
+        mean, count = self.loss.mean if isinstance(self.loss, SeparableLoss) else True, float(self.totals[1])
         return 1.0 / count if mean else 1.0
 
     def loss_value(self) -> float:
         """L(θ) over all data."""
-        return self.totals[0] * self.scale
+        return float(self.totals[0]) * self.scale
 
     def gradient(self) -> Tensor:
         """∇L(θ) as one flat vector; computed once."""
@@ -264,14 +265,14 @@ class Problem:
         _ = self._gradient  # whose pass tells
         return self._unused
 
-    @cached_property
+    @of_values
     def _few(self) -> list[Any] | None:
         """A few examples, scattered at random over the data; the same in every process."""
         count = examples_to_look_at(next(iter(self.batches), None), [*self._fixed.values(), *self.parameters.values()])
         found = scattered_examples(self.batches, count, Rng(0).child("probe"))
         return same_everywhere(found) if self.distributed else found
 
-    @cached_property
+    @of_values
     def divisible(self) -> bool:
         """Whether batches may be cut along their first axis, joined or halved: examples do not see each other."""
         few = self._few or []
@@ -289,6 +290,8 @@ class Problem:
     def probe(self) -> Problem:
         """This problem on a few examples scattered over the data (a smallest whole batch where examples see each
         other), in float64 where the model runs in it: what proofs of special methods run on, in one process."""
+        if self.selected_from is not None:
+            return self.selected_from.probe.only(self.space.names)
         few = self._few if self.divisible else None
         if not few:
             smallest = min(self.batches, key=lambda batch: examples_in(batch) or 1, default=None)
@@ -338,7 +341,9 @@ class Problem:
         space = self.space.only(names)
         chosen = {name: self.parameters[name] for name in space.names}
         rest = {name: t for name, t in self.parameters.items() if name not in chosen}
-        return self._copy(parameters=chosen, fixed={**self._fixed, **rest}, space=space)._knowing(self, _OF_VALUES)
+        made = self._copy(parameters=chosen, fixed={**self._fixed, **rest}, space=space)
+        made.selected_from = self.selected_from or self
+        return made
 
     def subset(self, examples: int) -> Problem:
         """The same problem on the first `examples` examples (whole batches where they cannot be cut)."""
@@ -355,7 +360,7 @@ class Problem:
         return self._copy(
             parameters={name: new.get(name, t) for name, t in self.parameters.items()},
             fixed={name: new.get(name, t) for name, t in self._fixed.items()},
-        )._knowing(self, ("_few",))
+        )
 
     def along(self, folder: str | os.PathLike[str]) -> dict[str, Problem]:
         """The problem at every checkpoint of a folder, by step: what `hs.analyze(..., checkpoints=...)` takes."""
@@ -374,11 +379,6 @@ class Problem:
             "origin": self.origin,
         }
         return Problem(**{**settings, **changes})
-
-    def _knowing(self, other: Problem, names: Iterable[str]) -> Problem:
-        """This problem with what was found out of another one, where it is true of this one, too."""
-        self.__dict__.update({name: other.__dict__[name] for name in names if name in other.__dict__})
-        return self
 
     def value_of(self, batch: Any) -> tuple[float, float]:
         """(sum, count) of one batch, without derivatives."""

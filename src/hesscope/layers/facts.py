@@ -65,14 +65,16 @@ _KNOWN: WeakKeyDictionary[Problem, ProblemFacts] = WeakKeyDictionary()
 
 @differentiable()
 def facts_of(problem: Problem) -> ProblemFacts:
-    """The facts about the layers of this problem; found once, then remembered with it."""
-    if problem not in _KNOWN:
-        _KNOWN[problem] = _find(problem)
-    return _KNOWN[problem]
+    """The facts about the layers of this problem, whichever parameters are selected; found once, then remembered."""
+    whole = problem.selected_from or problem
+    if whole not in _KNOWN:
+        _KNOWN[whole] = _find(whole)
+    return _KNOWN[whole]
 
 
 def share_facts(known: Problem, part: Problem) -> None:
     """What is known of a problem, or would be found out of it, holds for it on a part of the data, too."""
+    known, part = known.selected_from or known, part.selected_from or part
     if known in _KNOWN:
         _KNOWN[part] = _KNOWN[known]
 
