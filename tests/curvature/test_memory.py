@@ -185,7 +185,7 @@ def test_three_examples_tell(see_each_other: bool, monkeypatch: pytest.MonkeyPat
 
     torch.manual_seed(0)
     problem = hs.Problem.of(Model(), "mse", (torch.randn(9, 3), torch.randn(9, 2)))
-    assert len(problem._few[0][0]) == 3  # type: ignore[index]
+    assert len(problem._few[0][0]) == 3
     assert problem.divisible is not see_each_other
 
 
