@@ -50,11 +50,10 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
         # Watching may choose other kernels, which round differently in low precision: plain runs decide there.
         coarse = run.casts_to_less or torch.finfo(problem.dtype).bits < 32
         first = _in_its_own_digits(problem, evaluation, first)
-        assert random_state is not None
-        # Draws may agree on a few examples by chance.
-        if coarse or random_state.moved() or not _few_repeat(problem, evaluation, batch):
+        if coarse or not _few_repeat(problem, evaluation, batch):
             first = _repeated(problem, evaluation, first)
         _refuse_kept_elsewhere(problem, evaluation, run, theirs, batch)
+        assert random_state is not None
         evaluation.draws_randomly = random_state.moved()
         if evaluation.draws_randomly:  # two runs of few examples may be alike by chance
             for _ in range(_MORE_RUNS):
