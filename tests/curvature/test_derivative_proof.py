@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -271,6 +272,22 @@ def test_results_of_bfloat16_models_say_what_the_rounding_does() -> None:
         noise = float(result.check.rsplit(" ", 1)[1])
         assert 1e-4 < noise < 0.2
     assert "inside" not in hs.trace(hs.Hessian(problem.cast(torch.float32))).check
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_error_bars_of_bfloat16_models_hold_the_rounding(reduction: str) -> None:
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 4)).bfloat16()
+        x, y = torch.randn(40, 5).bfloat16(), torch.arange(40) % 4
+        problem = hs.Problem.of(model, nn.CrossEntropyLoss(reduction=reduction), (x, y))
+        exact = hs.Hessian(problem.cast(torch.float64))
+        top, truth = hs.eigenpairs(hs.Hessian(problem), 3), hs.eigenpairs(exact, 3)
+        assert (np.abs(top.values - truth.values) <= top.residuals).all()
+        assert (top.residuals < 0.2 * truth.values[0]).all()
+        found = hs.trace(hs.Hessian(problem))
+        assert not found.exact
+        assert abs(float(found) - float(hs.trace(exact))) <= 2 * float(found.stderr)
 
 
 def test_the_proof_is_made_once_per_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,11 @@ class CurvatureOperator(OfProblem):
         found = "; ".join([*(str(proof) for proof in self.proofs()), *how])
         return f"UNCHECKED as asked for; {found}" if self.unchecked else found
 
+    @property
+    def product_error(self) -> float:
+        """What the precision inside the network does to products, where it is lower than that of vectors."""
+        return 0.0 if self.unchecked else max(proof.product_error for proof in self.proofs())
+
     def need_right(self) -> None:
         """Refuse derivatives that are wrong, unless they were asked for as they are."""
         if not self.unchecked:

@@ -28,13 +28,17 @@ from .trial import FLOAT32, FLOAT64, Precision, Trial
 
 GapOf = Callable[[Trial], float]
 
+_TURNS = 3  # of a random vector towards the largest curvature
 _POINTS = 3  # a kink spoils one point, a wrong derivative all of them
 _EXAMPLES, _FEW, _SHARE = 8, 4, 8  # at most so many; beyond a few, at most this part of the data
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether products agree with differences, how closely, and what is to blame where they do not."""
+    """Whether products agree with differences, how closely, and what is to blame where they do not.
+
+    `product_error`: what a lower precision inside the network does to the product with a unit vector.
+    """
 
     right: bool
     gap: float
@@ -43,6 +47,7 @@ class Proof:
     what: str = "products"
     faulty_modules: tuple[str, ...] = ()
     note: str = ""
+    product_error: float = 0.0
 
     def __str__(self) -> str:
         if not self.right:
@@ -104,10 +109,14 @@ def _proof(problem: Problem, what: str, gap_of: GapOf) -> Proof:
         own = {tensor.dtype for tensor in problem.parameters.values()}  # vectors of a bfloat16 model are in float32
         narrowed = getattr(widening, "narrowed", None) or max(own, key=lambda dtype: torch.finfo(dtype).eps)
         coarser = torch.finfo(narrowed).eps > torch.finfo(problem.dtype).eps and not float(wrong)
-        note = _noise_note(problem, probe, widening, narrowed) if coarser else ""
+        noise, moved = _noise(problem, probe, widening) if coarser else (0.0, 0.0)
+        name = str(narrowed).removeprefix("torch.")
+        note = (
+            f"; the network computes in {name} inside, which alone changes products by {noise:.0e}" if coarser else ""
+        )
         note += recurrent_note(problem.model, problem.device)
     examples = sum(examples_in(batch) or 1 for batch in batches)
-    return Proof(not float(wrong), gap, examples, precision.name, what, faulty, note)
+    return Proof(not float(wrong), gap, examples, precision.name, what, faulty, note, moved)
 
 
 def _smallest_gap(tried: DerivativeProbe, batches: list[Any], gap_of: GapOf) -> float:
@@ -197,12 +206,22 @@ def _constant_rows(problem: Problem) -> dict[str, set[int]]:
     return padding_rows(run, problem.leaves())
 
 
-def _noise_note(problem: Problem, probe: Problem, widening: AbstractContextManager[Any], narrowed: torch.dtype) -> str:
-    """What the lower precision inside the network does to a product."""
+def _noise(problem: Problem, probe: Problem, widening: AbstractContextManager[Any]) -> tuple[float, float]:
+    """What the lower precision inside the network does to products on the few examples: relative to them, and to those
+    of the whole loss with a unit vector. Along a random vector and what it is turned to, where curvature is largest."""
     v = random_direction(problem, Rng(0).child("noise"))
+    # A sum over all examples has their number of times the error that a mean has.
     with widening:
-        truth = hessian_product(probe, probe.batches, probe.parameters, v.to(probe.dtype))
-    rounded = hessian_product(problem, probe.batches, problem.parameters, v).to(truth)
-    noise = float((rounded - truth).norm() / max(float(truth.norm()), 1e-300))
-    name = str(narrowed).removeprefix("torch.")
-    return f"; the network computes in {name} inside, which alone changes products by {noise:.0e}"
+        times = problem.scale * problem.totals[1] / probe.totals[1]
+    relative, absolute = 0.0, 0.0
+    for _ in range(_TURNS):
+        with widening:
+            truth = hessian_product(probe, probe.batches, probe.parameters, v.to(probe.dtype))
+        gap = float((hessian_product(problem, probe.batches, problem.parameters, v).to(truth) - truth).norm())
+        size = float(truth.norm())
+        absolute = max(absolute, times * gap / max(float(v.norm()), 1e-300))
+        relative = max(relative, gap / max(size, 1e-300))
+        if not size > 0:
+            break
+        v = (truth / size).to(v)
+    return relative, absolute
