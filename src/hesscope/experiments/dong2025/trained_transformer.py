@@ -139,6 +139,7 @@ def figures(result: Outcome) -> dict[str, Any]:
         part = result.data[name]
         axes[3].loglog(part["word_diagonal"], np.maximum(part["word_off"], 1e-30), ".", color=ink, ms=3, label=name)
     axes[3].set(xlabel="‖H_cc‖ of a token", ylabel="RMS of ‖H_cj‖, j ≠ c", title="language-model head, exact")
+    axes[3].tick_params(axis="x", which="both", rotation=45, labelsize=8)
     axes[3].legend(fontsize=8)
     name = "synthetic stand-in" if result.data["synthetic"] else "stories260K"
     figure.suptitle(f"A trained transformer ({name}), last layer", fontsize=11)
