@@ -200,3 +200,15 @@ def test_finite_vectors_whose_sum_overflows_are_finite() -> None:
 def test_results_from_a_jacobian_say_what_was_verified() -> None:
     J = hs.Jacobian(CASES["mlp"]().problem)
     assert hs.frobenius_norm(J).check.startswith("verified on")
+
+
+def test_a_matrix_that_is_symmetric_up_to_rounding_is_symmetric() -> None:
+    torch.manual_seed(0)
+    a = torch.randn(30, 30, dtype=torch.float64)
+    a = a + a.T
+    rounded = a + 1e-16 * torch.randn(30, 30, dtype=torch.float64)
+    assert not torch.equal(rounded, rounded.T)
+    assert hs.Dense(rounded).symmetric
+    assert hs.eigenpairs(hs.Dense(rounded), 1).values[0] == pytest.approx(float(torch.linalg.eigvalsh(a)[-1]))
+    assert not hs.Dense(a + 1e-10 * torch.randn(30, 30, dtype=torch.float64)).symmetric
+    assert not hs.Dense(torch.randn(3, 4)).symmetric

@@ -24,6 +24,9 @@ def as_tensor(given: Tensor | Array, what: str) -> Tensor:
     return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.double()
 
 
+_ROUNDING = 64  # units in the last place of the largest entry
+
+
 class _OfTensor(LinearOperator):
     """Shared by operators whose dtype and device are those of one tensor."""
 
@@ -52,8 +55,7 @@ class Dense(_OfTensor):
             refuse("a dense operator needs a matrix", f"shape {tuple(matrix.shape)}", "Pass a 2-d tensor.")
         super().__init__(matrix, (matrix.shape[0], matrix.shape[1]))
         self.matrix = matrix
-        square = matrix.shape[0] == matrix.shape[1]
-        self.symmetric = (square and bool(torch.equal(matrix, matrix.T))) if symmetric is None else symmetric
+        self.symmetric = _is_symmetric(matrix) if symmetric is None else symmetric
 
     def _apply(self, block: Tensor) -> Tensor:
         return self.matrix @ block
@@ -71,6 +73,16 @@ class Dense(_OfTensor):
 
     def dense(self, chunk: int = 256) -> Tensor:
         return self.matrix
+
+
+def _is_symmetric(matrix: Tensor) -> bool:
+    """Up to rounding: columns of a Hessian that were computed one by one."""
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    if not matrix.numel() or torch.equal(matrix, matrix.T):
+        return True
+    gap, size = (float(m.abs().max()) for m in (matrix - matrix.T, matrix))
+    return gap <= _ROUNDING * torch.finfo(matrix.dtype).eps * size
 
 
 class LowRank(_OfTensor):
