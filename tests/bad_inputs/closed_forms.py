@@ -28,7 +28,7 @@ def _bound(**changes: Any) -> Any:
 
 
 def _product(outer: Any) -> Any:
-    return form.Product("p", outer, np.ones((1, 2)), np.ones((1, 1)), np.arange(2), np.ones(2, int))
+    return form.WeightProduct("p", outer, np.ones((1, 2)), np.ones((1, 1)), np.arange(2), np.ones(2, int))
 
 
 ROWS = [

@@ -44,7 +44,9 @@ def test_a_network_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[st
     assert main(["reproduce", "wu2022.fig3", "--set", "network=vgg12"]) == 2
     assert "'vgg12'" in capsys.readouterr().err
     assert main(["reproduce", "wu2022.reductions", "--set", "network=resnet20"]) == 2
-    assert "resnet20 must be at hand" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "resnet20 or resnet32 with a data folder; got 'resnet20' without one" in error
+    assert "--data-dir" in error
 
 
 def test_a_stand_in_is_named_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,5 +193,5 @@ def test_one_example_is_not_taken_apart_in_another_precision(monkeypatch: pytest
     def never(self: hs.Problem, batches: object) -> hs.Problem:
         raise AssertionError("there is nothing to find out")
 
-    monkeypatch.setattr(hs.Problem, "_in_float64", never)
+    monkeypatch.setattr(hs.Problem, "_exact", never)
     assert not hs.Problem.of(nn.Linear(3, 2), "mse", (torch.randn(1, 3), torch.randn(1, 2))).divisible
