@@ -22,7 +22,7 @@ from .example_gradients import ExampleGradients
 from .layer import LayerFacts
 from .shared_captures import shared_terms
 
-_DIGITS = {torch.float64: 1e-8, torch.float32: 1e-4}
+_DIGITS = {torch.float64: 1e-11, torch.float32: 1e-4}
 OTHERWISE = "on some of the data it is used otherwise than on the examples it was tried on"
 
 
