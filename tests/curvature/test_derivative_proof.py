@@ -325,3 +325,11 @@ def resident(what: str) -> int:
     found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found
     return int(found[1]) * 1024
+
+
+def test_a_gradient_that_vanishes_at_the_point_is_compared_with_what_it_becomes() -> None:
+    d, e = torch.randn(5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    zero = [torch.zeros(5, dtype=torch.float64)]
+    assert best_gap(lambda h: [h * d + h * h * e], [d], zero) <= 1e-6
+    assert best_gap(lambda h: [h * d + 1e-3 * e], [d], zero) > 1e-2
+    assert best_gap(lambda h: [e.clone()], zero, zero) > 1e-2

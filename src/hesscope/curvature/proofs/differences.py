@@ -56,8 +56,18 @@ def best_gap(
             worst = max(worst, min(relative, ENOUGH) if gap <= allowed * length else relative)
         if value is not None and here is not None:
             apart = _norms([mean.sub_(f) for mean, f in zip(means, value, strict=True)], units)
-            floor = _SMALL * hypot(*here)
-            worst = max([worst, *(gap / max(f, floor) for gap, f in zip(apart, here, strict=True) if gap > 0)])
+            # A gradient that vanishes is as large as it becomes within the step.
+            floor = max(_SMALL * hypot(*here), step * whole)
+            worst = max(
+                [
+                    worst,
+                    *(
+                        gap / max(f, floor) if f or floor else inf
+                        for gap, f in zip(apart, here, strict=True)
+                        if gap > 0
+                    ),
+                ]
+            )
         best = min(best, worst)
         if best <= ENOUGH:
             break
