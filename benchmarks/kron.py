@@ -14,9 +14,8 @@ from hesscope.curvature import Hessian, Problem
 from hesscope.kron import decouple_layers, layer_hessian
 from hesscope.linalg import eigenpairs
 from hesscope.rng import Rng
-from hesscope.zoo.models import fully_connected, lenet5
 
-from .models import examples
+from . import models
 from .timing import Row, interleaved, once
 
 _REMAINS = (
@@ -32,9 +31,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 def factors(quick: bool = False) -> list[Row]:
     """E[M] and E[x xᵀ] of all layers of 784-512-512-10 over 60,000 examples, exact sums over the classes in both."""
-    data = examples("mnist", count=1200 if quick else 60000)
-    x, y = _repeated(data.x, 1200 if quick else 60000).flatten(1), _repeated(data.y, 1200 if quick else 60000)
-    model = fully_connected(512, 2, 784, 10, rng=Rng(0))
+    model, x, y = models.wide_mlp(1200 if quick else 60000)
     problem = Problem.of(model, "cross_entropy", (x, y))
     jobs: dict[str, Any] = {"ours": lambda: decouple_layers(problem)}
     try:
@@ -58,10 +55,9 @@ def factors(quick: bool = False) -> list[Row]:
 def products(quick: bool = False) -> list[Row]:
     """H v for one layer: GEMMs, against double backward from scratch and through our kept graph."""
     count = 500 if quick else 10000
-    mnist, cifar = examples("mnist", count=count), examples("cifar10", count=count // 5)
     cases = [
-        ("F-200^2", fully_connected(200, 2, rng=Rng(0)), mnist.x, mnist.y, ("fc1", "fc2", "fc3")),
-        ("LeNet5", lenet5(rng=Rng(0)), cifar.x, cifar.y, ("conv1", "conv2", "fc1")),
+        ("F-200^2", *models.f200(count), ("fc1", "fc2", "fc3")),
+        ("LeNet5", *models.lenet5(count // 5), ("conv1", "conv2", "fc1")),
     ]
     out = []
     for network, model, x, y, layers in cases:
@@ -87,11 +83,10 @@ def products(quick: bool = False) -> list[Row]:
 
 def eigen(quick: bool = False) -> list[Row]:
     """The 50 largest eigenpairs of fc1 of F-200^2 on all of MNIST, inputs and factors included; against a minute."""
-    data = examples("mnist", count=1200 if quick else 60000)
-    model = fully_connected(200, 2, rng=Rng(0))
-    problem = Problem.of(model, "cross_entropy", (data.x, data.y))
+    model, x, y = models.f200(1200 if quick else 60000)
+    problem = Problem.of(model, "cross_entropy", (x, y))
     seconds, _ = once(lambda: eigenpairs(layer_hessian(problem, "fc1"), k=50, tol=1e-3))
-    return [_row(f"50 eigenpairs of fc1, {len(data.x)} examples", seconds, "one minute", 60.0, 1.0)]
+    return [_row(f"50 eigenpairs of fc1, {len(x)} examples", seconds, "one minute", 60.0, 1.0)]
 
 
 def _double_backward(model: nn.Module, weight: Tensor, wrt: list[Tensor], v: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -104,11 +99,6 @@ def _double_backward(model: nn.Module, weight: Tensor, wrt: list[Tensor], v: Ten
         found = torch.autograd.grad(gradients, wrt, tangents, materialize_grads=True)
         total += next(part for part, p in zip(found, wrt, strict=True) if p is weight)
     return total / len(x)
-
-
-def _repeated(t: Tensor, count: int) -> Tensor:
-    """Stand-in data are fewer than MNIST's; the work per example is the same."""
-    return t.repeat(-(-count // len(t)), *[1] * (t.ndim - 1))[:count]
 
 
 def _row(name: str, seconds: float, other: str, other_seconds: float, target: float) -> Row:

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hesscope import zoo
+from hesscope.rng import Rng
+from hesscope.zoo import models as networks
 
 
 def examples(name: str, count: int) -> zoo.Examples:
@@ -43,6 +45,62 @@ def small_mlp() -> tuple[nn.Module, Tensor, Tensor]:
     data = examples("digits", count=1024)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     return trained(model, data.x.flatten(1), data.y), data.x.flatten(1), data.y
+
+
+def wide(count: int = 5000, d: int = 500, m: int = 8, classes: int = 500) -> tuple[nn.Module, Tensor, Tensor]:
+    """The network of Dong et al.'s Figures 2-3."""
+    generator = Rng(0).child("bench").torch()
+    x = torch.randn(count, d, generator=generator)
+    y = torch.randint(0, classes, (count,), generator=generator)
+    return nn.Sequential(nn.Linear(d, m, bias=False), nn.ReLU(), nn.Linear(m, classes, bias=False)), x, y
+
+
+def small_cnn(count: int = 256) -> tuple[nn.Module, Tensor, Tensor]:
+    """A convolutional network of 4,858 parameters."""
+    generator = Rng(0).child("cnn").torch()
+    x = torch.randn(count, 1, 16, 16, generator=generator)
+    y = torch.randint(0, 10, (count,), generator=generator)
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(64, 48), nn.Tanh(), nn.Linear(48, 10),
+    )  # fmt: skip
+    return model, x, y
+
+
+def language_head(classes: int = 50_257, tokens: int = 2048, width: int = 768) -> tuple[nn.Module, Tensor, Tensor]:
+    """A linear head on random hidden states whose logits follow Zipf's law on average."""
+    generator = Rng(0).child("head").torch()
+    head = nn.Linear(width, classes, bias=True)
+    head.weight.data = torch.randn(classes, width, generator=generator) / width**0.5
+    head.bias.data = -torch.arange(1, classes + 1).float().log()
+    head.bias.requires_grad_(False)
+    x = torch.randn(tokens, width, generator=generator)
+    y = torch.multinomial(head.bias.data.exp(), tokens, True, generator=generator)
+    return nn.Sequential(head), x, y
+
+
+def wide_mlp(count: int = 12_000) -> tuple[nn.Module, Tensor, Tensor]:
+    """784-512-512-10 at initialisation, as many examples as asked for."""
+    data = examples("mnist", count=count)
+    x, y = (_repeated(part, count) for part in (data.x.flatten(1), data.y))
+    return networks.fully_connected(512, 2, 784, 10, rng=Rng(0)), x, y
+
+
+def f200(count: int = 10_000) -> tuple[nn.Module, Tensor, Tensor]:
+    """F-200² of Wu et al."""
+    data = examples("mnist", count=count)
+    return networks.fully_connected(200, 2, rng=Rng(0)), data.x, data.y
+
+
+def lenet5(count: int = 2000) -> tuple[nn.Module, Tensor, Tensor]:
+    """LeNet5 of Wu et al."""
+    data = examples("cifar10", count=count)
+    return networks.lenet5(rng=Rng(0)), data.x, data.y
+
+
+def _repeated(t: Tensor, count: int) -> Tensor:
+    """Stand-in data are fewer than MNIST's; the work per example is the same."""
+    return t.repeat(-(-count // len(t)), *[1] * (t.ndim - 1))[:count]
 
 
 def trained(model: nn.Module, x: Tensor, y: Tensor, steps: int = 60) -> nn.Module:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from hesscope.curvature import Problem
-from hesscope.rng import Rng
 from hesscope.structure import block_norms, dense_hessian, output_block_norms
+
+from . import models
 
 SAMPLED_ROWS = 24
 KEPT_ROWS = f"rows through a kept graph, {SAMPLED_ROWS} sampled"
@@ -36,11 +37,8 @@ def rows(quick: bool = False) -> list[Row]:
 def paper_network(quick: bool = False) -> list[Row]:
     """d = C = 500, m = 8, N = 5000 (Figures 2-3): the dense Hessian, and all block norms layer by layer."""
     d, m, classes, count = (50, 8, 50, 500) if quick else (500, 8, 500, 5000)
-    generator = Rng(0).child("bench").torch()
-    x = torch.randn(count, d, generator=generator)
-    y = torch.randint(0, classes, (count,), generator=generator)
+    model, x, y = models.wide(count, d, m, classes)
     onehot = nn.functional.one_hot(y, classes).float()
-    model = nn.Sequential(nn.Linear(d, m, bias=False), nn.ReLU(), nn.Linear(m, classes, bias=False))
     out = []
     for name, target, loss in (
         ("cross_entropy", y, lambda f: nn.functional.cross_entropy(f, y)),
@@ -77,22 +75,7 @@ def _same_flops(n: int, d: int, m: int, classes: int, loss: str) -> float:
 
 def small_cnn(quick: bool = False) -> list[Row]:
     """A 5,000-parameter convolutional network: kept-graph rows, batched rows by torch.func, and curvlinops."""
-    count = 16 if quick else 256
-    generator = Rng(0).child("cnn").torch()
-    x = torch.randn(count, 1, 16, 16, generator=generator)
-    y = torch.randint(0, 10, (count,), generator=generator)
-    model = nn.Sequential(
-        nn.Conv2d(1, 8, 3),
-        nn.Tanh(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3),
-        nn.Tanh(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(64, 48),
-        nn.Tanh(),
-        nn.Linear(48, 10),
-    )
+    model, x, y = models.small_cnn(16 if quick else 256)
     weights = list(model.parameters())
     size = sum(w.numel() for w in weights)
     problem = Problem.of(model, "cross_entropy", (x, y))
@@ -133,24 +116,13 @@ def _peers(model: nn.Module, x: Tensor, y: Tensor, size: int) -> list[tuple[str,
 def vocabulary(quick: bool = False) -> list[Row]:
     """The head of a GPT-2-sized vocabulary, with token frequencies as in text (Zipf): no other tool can do this."""
     classes, tokens, width = (2000, 256, 64) if quick else (50_257, 2048, 768)
-    problem = language_head(classes, tokens, width)
+    model, x, y = models.language_head(classes, tokens, width)
+    problem = Problem.of(model, "cross_entropy", (x, y), batch_size=512)
     began = time.perf_counter()
     output_block_norms(problem, sampled=10_000 if not quick else 100)
     seconds = time.perf_counter() - began
     nan = float("nan")
     return [Row(f"head of {classes} tokens, {tokens} positions, all diagonal blocks", seconds, "none", nan, nan, nan)]
-
-
-def language_head(classes: int, tokens: int, width: int) -> Problem:
-    """A linear head on random hidden states whose logits follow Zipf's law on average."""
-    generator = Rng(0).child("head").torch()
-    head = nn.Linear(width, classes, bias=True)
-    head.weight.data = torch.randn(classes, width, generator=generator) / width**0.5
-    head.bias.data = -torch.arange(1, classes + 1).float().log()
-    head.bias.requires_grad_(False)
-    x = torch.randn(tokens, width, generator=generator)
-    y = torch.multinomial(head.bias.data.exp(), tokens, True, generator=generator)
-    return Problem.of(nn.Sequential(head), "cross_entropy", (x, y), batch_size=512)
 
 
 def _row_loop(loss: Callable[[], Tensor], weights: list[nn.Parameter]) -> float:

@@ -48,6 +48,52 @@ def _of_problem(network: str, do: Callable[[Any], object]) -> Callable[[], Work]
     return prepare
 
 
+def _in_batches(count: int, size: int) -> Callable[[], Work]:
+    """Products with a block of vectors, of data in small batches."""
+
+    def prepare() -> Work:
+        model, x, y = _network("mlp")
+        data = list(zip(x.split(size), y.split(size), strict=True))
+        operator = hs.Hessian(hs.Problem.of(model, "cross_entropy", data))
+        block = torch.randn(operator.shape[0], count)
+        return lambda: operator @ block
+
+    return prepare
+
+
+def _rebuilt(matrix: str) -> Callable[[], Work]:
+    """A product of which nothing is kept."""
+
+    def prepare() -> Work:
+        model, x, y = _network("gpt")
+        operator = getattr(hs, matrix)(hs.Problem.of(model, "cross_entropy", (x, y), memory=0))
+        v = torch.randn(operator.shape[0])
+        return lambda: operator @ v
+
+    return prepare
+
+
+def _of_wide(loss: str, do: Callable[[Any], object]) -> Callable[[], Work]:
+    """The network of Dong et al.'s Figures 2-3: d = C = 500, m = 8, 5,000 examples."""
+
+    def prepare() -> Work:
+        model, x, y = _network("wide")
+        targets = y if loss == "cross_entropy" else torch.nn.functional.one_hot(y, 500).float()
+        problem = hs.Problem.of(model, loss, (x, targets), batch_size=len(x))
+        return lambda: do(problem)
+
+    return prepare
+
+
+def _layer_product(network: str, layer: str) -> Callable[[], Work]:
+    def prepare() -> Work:
+        operator = hs.layer_hessian(_problem(network), layer)
+        v = torch.randn(operator.shape[1])
+        return lambda: operator @ v
+
+    return prepare
+
+
 def _afresh(network: str, do: Callable[[Any], object]) -> Callable[[], Work]:
     """Work on a new problem every time: with everything that has to be found out first."""
 
@@ -86,6 +132,33 @@ WORKS: dict[str, Callable[[], Work]] = {
     "layer Hessian and 8 products, MLP": _of_problem(
         "mlp", lambda problem: hs.layer_hessian(problem, "2") @ torch.ones(512 * 512, 8)
     ),
+    "32 Hessian products, MLP in 8 batches": _in_batches(32, 128),
+    "1 Hessian product, GPT, rebuilt": _rebuilt("Hessian"),
+    "1 Gauss-Newton product, GPT, rebuilt": _rebuilt("GaussNewton"),
+    "10 eigenpairs of a new problem, LeNet": _afresh(
+        "lenet", lambda problem: hs.eigenpairs(hs.Hessian(problem), k=10, tol=1e-3)
+    ),
+    "50 eigenpairs of a new problem, LeNet": _afresh(
+        "lenet", lambda problem: hs.eigenpairs(hs.Hessian(problem), k=50, tol=1e-3)
+    ),
+    "density of a new problem, LeNet": _afresh(
+        "lenet", lambda problem: hs.spectral_density(hs.Hessian(problem), probes=10, steps=80)
+    ),
+    "trace, MLP": _of_problem("mlp", lambda problem: hs.trace(hs.Hessian(problem), tol=0.01)),
+    "trace, LeNet": _of_problem("lenet", lambda problem: hs.trace(hs.Hessian(problem), tol=0.01)),
+    "dense 8000 x 8000, cross-entropy": _of_wide("cross_entropy", hs.dense_hessian),
+    "dense 8000 x 8000, squared error": _of_wide("squared_error", hs.dense_hessian),
+    "block norms of both layers, cross-entropy": _of_wide(
+        "cross_entropy", lambda problem: [hs.block_norms(problem.select(part)) for part in ("0.*", "2.*")]
+    ),
+    "dense Hessian, CNN": _of_problem("small_cnn", hs.dense_hessian),
+    "factors of all layers, 12,000 examples": _of_problem("wide_mlp", hs.decouple_layers),
+    **{f"layer product, F-200², {layer}": _layer_product("f200", layer) for layer in ("fc1", "fc2", "fc3")},
+    **{f"layer product, LeNet5, {layer}": _layer_product("lenet5", layer) for layer in ("conv1", "conv2", "fc1")},
+    "50 eigenpairs of fc1, F-200²": _of_problem(
+        "f200", lambda problem: hs.eigenpairs(hs.layer_hessian(problem, "fc1"), k=50, tol=1e-3)
+    ),
+    "head of 50,257 tokens": _of_problem("language_head", lambda problem: hs.output_block_norms(problem, sampled=1000)),
     "check, LeNet": _afresh("lenet", lambda problem: hs.check(problem)),
 }
 

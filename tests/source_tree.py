@@ -23,7 +23,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Module:
-    """One file, for instance `hesscope.linalg.norms`."""
+    """One file, for instance `hesscope.linalg.estimates.norms`."""
 
     path: Path
 

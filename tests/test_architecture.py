@@ -135,8 +135,6 @@ def test_no_module_is_named_like_what_it_defines() -> None:
 SAME_NAME = {
     "Config": "every experiment has one",
     "CurvatureCallback": "one for each trainer, which users import from its module",
-    "Proof": "of derivatives, and of what a layer was given",
-    "Reading": "of a run, and of a model's own loss",
 }
 
 

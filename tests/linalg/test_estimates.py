@@ -13,7 +13,7 @@ import torch
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Estimate, diagonal, frobenius_norm, row_norms, spectral_norm, trace
-from hesscope.linalg.estimate import mean_and_stderr, mean_of_squares, root_stderr
+from hesscope.linalg.estimates.estimate import mean_and_stderr, mean_of_squares, root_stderr
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like

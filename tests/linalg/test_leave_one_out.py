@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hesscope.linalg import diagonal, frobenius_norm, trace
-from hesscope.linalg.diagonals import _leave_one_out_diagonal, _leave_one_out_rows
-from hesscope.linalg.sketch import Sketch
-from hesscope.linalg.trace_estimators import XNysTrace, XTrace
+from hesscope.linalg.estimates.diagonals import _leave_one_out_diagonal, _leave_one_out_rows
+from hesscope.linalg.estimates.sketch import Sketch
+from hesscope.linalg.estimates.trace_estimators import XNysTrace, XTrace
 from hesscope.operators import Counted, Dense, FromFunction
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like

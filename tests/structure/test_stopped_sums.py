@@ -13,7 +13,7 @@ from torch import nn
 
 import hesscope as hs
 from hesscope.errors import FileError
-from hesscope.linalg.checkpoint import Store
+from hesscope.linalg.resuming.checkpoint import Store
 from kron.kron_cases import relu_mlp, tokens, weighted_tanh_mlp
 from structure.networks import convolutional, language, mlp, problem
 
@@ -89,7 +89,7 @@ def test_large_sums_are_written_less_often_and_at_the_end(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SUMS[which](tmp_path / "every")
-    monkeypatch.setattr("hesscope.linalg.steps._PER_STEP", 0)
+    monkeypatch.setattr("hesscope.linalg.resuming.steps._PER_STEP", 0)
     whole = SUMS[which](tmp_path / "last")
     many, one = (len((tmp_path / name / "hesscope-state.txt").read_text().splitlines()) for name in ("every", "last"))
     assert one < many

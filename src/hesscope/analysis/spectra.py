@@ -12,7 +12,7 @@ import torch
 from ..curvature import GaussNewton, Hessian
 from ..errors import InputError
 from ..linalg import eigenpairs, spectral_density, trace
-from ..linalg.estimate import mean_and_stderr
+from ..linalg.estimates.estimate import mean_and_stderr
 from ..linalg.krylov.run import Which
 from ..measure import AtomicMeasure
 from ..operators import LinearOperator

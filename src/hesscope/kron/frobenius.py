@@ -8,7 +8,7 @@ from math import inf, sqrt
 import torch
 from torch import Tensor
 
-from ..linalg.estimate import mean_and_stderr
+from ..linalg.estimates.estimate import mean_and_stderr
 from ..operators import Kronecker, LinearOperator
 from ..rng import Rng
 from .layer_operator import LayerHessian

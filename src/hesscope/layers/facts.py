@@ -21,7 +21,7 @@ from ..errors import refuse
 from .capturing import Capture, CapturedLayer, capture, every_parameter
 from .everywhere import hold_everywhere
 from .layer import LayerFacts, described
-from .proof import TOLERANCE, Proof, every_second
+from .proof import TOLERANCE, LayerProof, every_second
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def _find(problem: Problem) -> ProblemFacts:
         return _refused(once, reasons, "one example does not show how examples are arranged")
     part = capture(probe, map_tensors(batch, every_second))
     try:
-        proof = Proof(probe, batch, whole, part, examples)
+        proof = LayerProof(probe, batch, whole, part, examples)
         found = {name: proof.facts(layer) for name, layer in once.items()}
         mixed = _mixed_types(problem, batch)
     except RuntimeError as error:

@@ -21,9 +21,9 @@ from ..curvature.hessian import CurvatureOperator, FunctionalHessian
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from ..linalg.completion import FEW, MOST
-from ..linalg.estimate import mean_and_stderr
+from ..linalg.estimates.estimate import mean_and_stderr
+from ..linalg.estimates.traces import trace as generic_trace
 from ..linalg.exact import SMALL
-from ..linalg.traces import trace as generic_trace
 from ..results.spectra import Estimate
 from ..rng import Rng
 from .capturing import Capture

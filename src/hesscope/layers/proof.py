@@ -23,7 +23,7 @@ TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
-class Proof:
+class LayerProof:
     """All proofs of one problem share two captures, one plain gradient with its graph, and the loss's own gradients."""
 
     def __init__(self, probe: Problem, batch: Any, whole: Capture, part: Capture, examples: int) -> None:

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from ..operators import Counted
 from ..operators.columns import joined_columns
-from .checkpoint import Arrays, Store
+from .estimates.sketch import Sketch
 from .exact import SMALL
-from .sketch import Sketch
+from .resuming.checkpoint import Arrays, Store
 from .validation import multiply, require_symmetry
 
 MOST = 2000  # parameters of a matrix that may be multiplied out

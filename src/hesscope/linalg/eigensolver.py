@@ -16,10 +16,10 @@ from ..operators.tensors import tensor_of
 from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
-from .checkpoint import kept_in, told_apart
 from .exact import exact_symmetric, is_small
 from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
+from .resuming.checkpoint import kept_in, told_apart
 from .validation import prepare, require_count, require_positive
 
 

@@ -18,9 +18,9 @@ from ..operators import Matrix
 from ..operators.tensors import tensor_of
 from ..results.spectra import Solution
 from .checked import with_check
-from .checkpoint import kept_in, told_apart
 from .recurrences import ConjugateGradients, Minres
 from .remembered import Remembered
+from .resuming.checkpoint import kept_in, told_apart
 from .validation import multiply, prepare, require_positive, require_products
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ..errors import refuse
 from ..operators import Counted
-from .checkpoint import Arrays
 from .remembered import Remembered
-from .resumable import Resumable
+from .resuming.checkpoint import Arrays
+from .resuming.resumable import Resumable
 from .validation import innermost, multiply
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..curvature import Problem
 from ..curvature.data import examples_in, in_batches_of
-from ..linalg.estimate import ratio_of_means
+from ..linalg.estimates.estimate import ratio_of_means
 from ..step_stability.batches import along_gradient
 
 LEAST = 2

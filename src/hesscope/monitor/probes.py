@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linalg.estimate import ratio_of_means
+from ..linalg.estimates.estimate import ratio_of_means
 from ..linalg.krylov.basis import KrylovBasis
 from ..linalg.krylov.orthogonal import project_out
 from ..linalg.validation import multiply

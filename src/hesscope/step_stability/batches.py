@@ -18,7 +18,7 @@ from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.parsing import SeparableLoss
 from ..curvature.models.evaluation import gradient_of
 from ..errors import refuse
-from ..linalg.estimate import ratio_of_means
+from ..linalg.estimates.estimate import ratio_of_means
 from ..results.stability import BatchCurvature
 from ..rng import Rng
 from .preconditioned import Preconditioned

@@ -12,9 +12,9 @@ from ..arguments import need_count
 from ..curvature import Problem
 from ..curvature.gradient_mode import differentiable
 from ..errors import refuse
-from ..linalg.checkpoint import kept_in
-from ..linalg.estimate import root_stderr
-from ..linalg.steps import Steps
+from ..linalg.estimates.estimate import root_stderr
+from ..linalg.resuming.checkpoint import kept_in
+from ..linalg.resuming.steps import Steps
 from ..memory import free_bytes
 from ..operators import LinearOperator
 from ..operators.content import digest

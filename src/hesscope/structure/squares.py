@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linalg.checkpoint import Arrays
-from ..linalg.steps import Steps
+from ..linalg.resuming.checkpoint import Arrays
+from ..linalg.resuming.steps import Steps
 from ..partition import Partition
 from ..rng import Rng
 from .exact.activations import Activations

@@ -39,7 +39,7 @@ _LOGITS = ("logits", "start_logits", "end_logits")
 
 
 @dataclass(frozen=True)
-class Reading:
+class LossReading:
     """A loss of torch's, and how its outputs and targets come from what a model returns and a batch."""
 
     name: str
@@ -47,15 +47,15 @@ class Reading:
     pair: Callable[[Any, Mapping[str, Any]], Pair | None]
 
 
-def readings(model: nn.Module) -> Iterator[Reading]:
+def readings(model: nn.Module) -> Iterator[LossReading]:
     """What models of transformers compute, the most usual first."""
-    yield Reading("next token", nn.CrossEntropyLoss(), _next_token)
-    yield Reading("classes", nn.CrossEntropyLoss(), _classes)
-    yield Reading("numbers", nn.MSELoss(), _numbers)
-    yield Reading("yes or no", nn.BCEWithLogitsLoss(), _same_shape)
+    yield LossReading("next token", nn.CrossEntropyLoss(), _next_token)
+    yield LossReading("classes", nn.CrossEntropyLoss(), _classes)
+    yield LossReading("numbers", nn.MSELoss(), _numbers)
+    yield LossReading("yes or no", nn.BCEWithLogitsLoss(), _same_shape)
     ignored = getattr(getattr(model, "config", None), "semantic_loss_ignore_index", 255)
-    yield Reading("pixels", nn.CrossEntropyLoss(ignore_index=ignored), _pixels)
-    yield Reading("start and end", nn.CrossEntropyLoss(), _start_and_end)
+    yield LossReading("pixels", nn.CrossEntropyLoss(ignore_index=ignored), _pixels)
+    yield LossReading("start and end", nn.CrossEntropyLoss(), _start_and_end)
 
 
 def _next_token(outputs: Any, batch: Mapping[str, Any]) -> Pair | None:
@@ -118,7 +118,7 @@ def _start_and_end(outputs: Any, batch: Mapping[str, Any]) -> Pair | None:
 class ReadForward:
     """Runs a model on a batch, without its labels where they do not matter to it, and reads outputs and targets."""
 
-    def __init__(self, reading: Reading, with_answers: bool) -> None:
+    def __init__(self, reading: LossReading, with_answers: bool) -> None:
         self.reading, self.with_answers = reading, with_answers
 
     def __call__(self, model: nn.Module, batch: Any) -> Pair:
@@ -191,7 +191,7 @@ def _other_labels(model: nn.Module, few: Mapping[str, Any]) -> Mapping[str, Any]
     return {**few, "labels": (places % min(classes or 2, 7)).to(labels.dtype)}
 
 
-def read(model: nn.Module, batch: Mapping[str, Any], outputs: Any, own: Tensor) -> Reading | None:
+def read(model: nn.Module, batch: Mapping[str, Any], outputs: Any, own: Tensor) -> LossReading | None:
     """The reading whose value and gradient in the logits are those of the model's own loss."""
     given = {name: z for name in _LOGITS if (z := field(outputs, name)) is not None}
     slopes = _slopes(own, given)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ...curvature import Hessian, Problem
 from ...curvature.gradient_mode import differentiable
-from ...linalg.checkpoint import Arrays, kept_in
-from ...linalg.steps import Steps
+from ...linalg.resuming.checkpoint import Arrays, kept_in
+from ...linalg.resuming.steps import Steps
 from ...operators.finite import need_finite
 from ...rng import Rng
 from ..curvature_choice import LayerCurvature

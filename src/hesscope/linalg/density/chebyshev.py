@@ -11,9 +11,9 @@ from torch import Tensor
 from ...measure import Array, AtomicMeasure
 from ...operators import Counted
 from ...rng import Rng
-from ..checkpoint import Arrays
 from ..krylov.lanczos import Lanczos
-from ..resumable import Resumable
+from ..resuming.checkpoint import Arrays
+from ..resuming.resumable import Resumable
 from ..validation import multiply
 from .quadrature import levy, sampling_error, spread
 

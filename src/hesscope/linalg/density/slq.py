@@ -15,10 +15,10 @@ from torch import Tensor
 from ...measure import Array, AtomicMeasure
 from ...operators import Counted
 from ...rng import Rng
-from ..checkpoint import Arrays
 from ..krylov.lanczos import Lanczos
 from ..krylov.room import mix_rows
-from ..resumable import Resumable
+from ..resuming.checkpoint import Arrays
+from ..resuming.resumable import Resumable
 from .quadrature import averaged_rules, gauss, levy, sampling_error, spread
 
 MOST_OUTLIERS = 64

@@ -15,11 +15,11 @@ from ...operators import Matrix
 from ...results.spectra import SpectralDensity
 from ...rng import Rng
 from ..checked import with_check
-from ..checkpoint import kept_in
 from ..completion import MOST
 from ..exact import exact_spectrum, is_small
 from ..krylov.room import room_on_disk
 from ..memory import vectors_that_fit
+from ..resuming.checkpoint import kept_in
 from ..validation import prepare, require_count
 from .chebyshev import ChebyshevRun
 from .slq import QuadratureLimits, SlqRun, vectors_of

@@ -14,8 +14,8 @@ from ...measure import Array
 from ...operators import Counted
 from ...results.spectra import Bools
 from ...rng import Rng
-from ..checkpoint import Arrays
-from ..resumable import Resumable
+from ..resuming.checkpoint import Arrays
+from ..resuming.resumable import Resumable
 from .basis import KrylovBasis
 from .multiplicity import contributes, nothing_missed
 

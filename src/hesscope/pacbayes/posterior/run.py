@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...curvature import Hessian, Problem
 from ...errors import refuse
-from ...linalg.checkpoint import Store
+from ...linalg.resuming.checkpoint import Store
 from ...operators import Layout
 from ...operators.content import digest
 from ...operators.tensors import tensor_of

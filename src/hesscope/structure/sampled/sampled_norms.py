@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...linalg.checkpoint import Arrays
-from ...linalg.estimate import mean_of_squares
-from ...linalg.steps import Steps
+from ...linalg.estimates.estimate import mean_of_squares
+from ...linalg.resuming.checkpoint import Arrays
+from ...linalg.resuming.steps import Steps
 from ...operators import LinearOperator
 from ...partition import Partition
 from ...rng import Rng

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...curvature.hessian import CurvatureOperator
 from ...curvature.problem import Problem
 from ...layers import facts_of
-from ...linalg.estimate import student_widening
+from ...linalg.estimates.estimate import student_widening
 from ...memory import free_bytes
 from ...partition import Partition
 from ...rng import Rng

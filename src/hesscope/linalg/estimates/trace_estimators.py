@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import refuse
-from ..measure import Array
-from ..operators import Counted
-from ..operators.columns import joined_columns
-from ..rng import Rng
-from .checkpoint import Arrays
+from ...errors import refuse
+from ...measure import Array
+from ...operators import Counted
+from ...operators.columns import joined_columns
+from ...rng import Rng
+from ..resuming.checkpoint import Arrays
+from ..validation import innermost, multiply
 from .estimate import Indices, exchangeable_mean, mean_and_stderr
 from .sketch import Sketch, draw, left_out
-from .validation import innermost, multiply
 
 
 class TraceEstimator(ABC):

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..operators import Counted, Matrix
-from ..results.spectra import Estimate
-from ..rng import Rng
-from .checked import with_check
-from .checkpoint import Store, kept_in
-from .completion import completed, pays, without_rest
+from ...operators import Counted, Matrix
+from ...results.spectra import Estimate
+from ...rng import Rng
+from ..checked import with_check
+from ..completion import completed, pays, without_rest
+from ..exact import exact_symmetric, is_small
+from ..memory import vectors_that_fit
+from ..resuming.checkpoint import Store, kept_in
+from ..validation import prepare, require_positive, require_products
 from .estimate import root_stderr, warn_unmet
-from .exact import exact_symmetric, is_small
-from .memory import vectors_that_fit
 from .sketch import Sketch, left_out
-from .validation import prepare, require_positive, require_products
 
 _LEAST = 2  # probes that give an error at all
 Rows = Callable[[Sketch], tuple[Tensor, Tensor]]

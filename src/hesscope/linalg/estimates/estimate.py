@@ -12,9 +12,9 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
-from ..measure import Array
-from ..operators import LinearOperator
-from .validation import innermost
+from ...measure import Array
+from ...operators import LinearOperator
+from ..validation import innermost
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 

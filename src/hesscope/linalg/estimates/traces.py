@@ -11,18 +11,18 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..errors import refuse
-from ..operators import Counted, Matrix
-from ..results.spectra import Estimate
-from ..rng import Rng
-from .checked import with_check
-from .checkpoint import Store, kept_in
-from .completion import completed, pays, without_rest
+from ...errors import refuse
+from ...operators import Counted, Matrix
+from ...results.spectra import Estimate
+from ...rng import Rng
+from ..checked import with_check
+from ..completion import completed, pays, without_rest
+from ..exact import exact_symmetric, is_small
+from ..memory import vectors_that_fit
+from ..resuming.checkpoint import Store, kept_in
+from ..validation import prepare, require_positive, require_products
 from .estimate import warn_unmet
-from .exact import exact_symmetric, is_small
-from .memory import vectors_that_fit
 from .trace_estimators import METHODS, XTrace
-from .validation import prepare, require_positive, require_products
 
 TraceMethod = Literal["auto", "hutchinson", "hutch++", "xtrace", "xnystrace"]
 

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..measure import Array
-from ..operators import Counted
-from ..operators.columns import joined_columns
-from ..operators.layout import Draw
-from ..rng import Rng
-from .checkpoint import Arrays
-from .krylov.orthogonal import orthonormalise, project_out
-from .validation import multiply, require_symmetry
+from ...measure import Array
+from ...operators import Counted
+from ...operators.columns import joined_columns
+from ...operators.layout import Draw
+from ...rng import Rng
+from ..krylov.orthogonal import orthonormalise, project_out
+from ..resuming.checkpoint import Arrays
+from ..validation import multiply, require_symmetry
 
 
 class Sketch:

@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import FileError, refuse
-from ..folders import StateFolder
-from ..operators import Layout, LinearOperator
-from ..results.spectra import Estimate
-from ..rng import Rng
-from .validation import innermost, multiply
+from ...errors import FileError, refuse
+from ...folders import StateFolder
+from ...operators import Layout, LinearOperator
+from ...results.spectra import Estimate
+from ...rng import Rng
+from ..validation import innermost, multiply
 
 FORMAT = 2
 _LONG = 16_000_000  # bytes of a vector

@@ -8,16 +8,16 @@ import warnings
 import torch
 from torch import Tensor
 
-from ..operators import Counted, LinearOperator, Matrix
-from ..operators.derived import OnSameVectors
-from ..results.spectra import Estimate
-from ..rng import Rng
-from .checked import with_check
-from .eigensolver import eigenpairs
-from .exact import exact_matrix, is_small
-from .remembered import Remembered
+from ...operators import Counted, LinearOperator, Matrix
+from ...operators.derived import OnSameVectors
+from ...results.spectra import Estimate
+from ...rng import Rng
+from ..checked import with_check
+from ..eigensolver import eigenpairs
+from ..exact import exact_matrix, is_small
+from ..remembered import Remembered
+from ..validation import multiply, prepare, require_positive, require_products
 from .traces import estimate_trace
-from .validation import multiply, prepare, require_positive, require_products
 
 
 @with_check

@@ -1,0 +1,1 @@
+"""Runs that stop and go on: what is kept of them, and whose it is."""
