@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from math import prod
 from typing import NoReturn
 
@@ -34,11 +35,11 @@ class ParameterSpace:
         """The space of these named tensors, in their order."""
         return ParameterSpace(tuple(tensors), tuple(tuple(t.shape) for t in tensors.values()))
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         return tuple(prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(self.sizes)
 

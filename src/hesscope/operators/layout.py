@@ -37,7 +37,7 @@ class Layout:
 
     def inner(self, a: Tensor, b: Tensor) -> Tensor:
         """aᵀb in float64 over all processes, for local `(n, j)` and `(n, k)`: shape `(j, k)`."""
-        if a.dtype == torch.float64 or len(a) <= _ROWS:
+        if a.dtype == torch.float64 or a.shape[0] <= _ROWS:
             return a.double().T @ b.double()
         # Float64 accumulation without a float64 copy of a whole basis, in pieces that stay in the cache.
         total = torch.zeros(a.shape[1], b.shape[1], dtype=torch.float64, device=a.device)
@@ -47,8 +47,10 @@ class Layout:
 
     def norms(self, a: Tensor) -> Tensor:
         """The Euclidean norm of each column, in float64, without a float64 copy of long ones."""
-        squares = [piece.double().square().sum(0) for piece in (torch.split(a, _PIECE) if len(a) > _PIECE else (a,))]
-        return self.sum(squares[0] if len(squares) == 1 else torch.stack(squares).sum(0)).sqrt()
+        if a.shape[0] <= _PIECE:
+            return self.sum(a.double().square().sum(0)).sqrt()
+        squares = [piece.double().square().sum(0) for piece in torch.split(a, _PIECE)]
+        return self.sum(torch.stack(squares).sum(0)).sqrt()
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum of a small tensor over all processes."""

@@ -21,8 +21,9 @@ def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, A
     in_file = basis.device.type == "cpu" and basis.is_shared()  # type: ignore[no-untyped-call]
     parts = list(torch.split(basis, 1, 1)) if in_file else [basis]
     for _ in range(4):
-        h = torch.cat([layout.inner(part, block) for part in parts])
-        for part, along in zip(parts, torch.split(h, parts[0].shape[1]), strict=True):
+        found = [layout.inner(part, block) for part in parts]
+        h = found[0] if len(found) == 1 else torch.cat(found)
+        for part, along in zip(parts, found, strict=True):
             block = torch.addmm(block.T, along.T.to(block.dtype), part.T, alpha=-1).T
         total += h.cpu().numpy()
         after = layout.norms(block).cpu().numpy()
