@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -85,6 +86,43 @@ def test_two_threads_on_one_model_leave_it_alone_and_agree() -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert wrong == []
     assert_untouched(model, before)
+
+
+@pytest.mark.parametrize("kind", ["hessian", "gauss newton", "layer"])
+def test_threads_that_share_an_operator_build_it_once(kind: str) -> None:
+    class Slow(nn.Module):
+        """Lets the other thread in, in the middle of every forward pass."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: Tensor) -> Tensor:
+            time.sleep(0.001)
+            return self.inner(x)
+
+    def operator() -> hs.LinearOperator:
+        problem = hs.Problem.of(Slow(), "cross_entropy", list(zip(X.split(3), Y.split(3), strict=True)), memory="1GB")
+        if kind == "layer":
+            return hs.layer_hessian(problem, "inner.0")
+        return hs.Hessian(problem) if kind == "hessian" else hs.GaussNewton(problem)
+
+    shared, wanted = operator(), operator().dense()
+    found: list[Tensor] = []
+    together = threading.Barrier(3)
+
+    def work() -> None:
+        together.wait()
+        found.append(shared @ torch.eye(len(wanted), dtype=torch.float64))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=1800)
+    assert len(found) == 3
+    for one in found:
+        torch.testing.assert_close(one, wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_the_model_is_left_alone_when_an_evaluation_raises() -> None:

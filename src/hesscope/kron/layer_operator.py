@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from itertools import islice
+from threading import RLock
 from typing import Any
 
 import torch
@@ -56,6 +57,7 @@ class LayerHessian(OfProblem):
         self._data = ChunkedData(problem, [how])
         self._kept: list[HeldBlock] = []
         self._built = self._needs_no_proof = False
+        self._building = RLock()
         self._everything_kept = False
         self.memo: dict[str, Any] = {}  # what other functions found out about it, so that they need not again
 
@@ -124,23 +126,31 @@ class LayerHessian(OfProblem):
     @differentiable()
     def _build(self) -> None:
         """Keep chunks while they fit; called by the first product."""
-        if self._built:
-            return
+        with self._building:  # a thread must not see a part of the chunks for all of them
+            if not self._built:
+                self._keep()
+            self._built = True
+
+    def _keep(self) -> None:
         if not self._needs_no_proof:
             self._prove()
-        self._built = True
         if self.how.directions:
             return
-        taken = 0
-        for chunk in self._data.chunks():
-            block = self._block(chunk)
-            if not self.problem.memory_budget.reserve(block.bytes()):
-                break
-            taken += block.bytes()
-            self._kept.append(block)
-        else:
-            self._everything_kept = True
-        weakref.finalize(self, self.problem.memory_budget.release, taken)
+        kept: list[HeldBlock] = []
+        held = False
+        try:
+            for chunk in self._data.chunks():
+                block = self._block(chunk)
+                if not self.problem.memory_budget.reserve(block.bytes()):
+                    break
+                kept.append(block)
+            else:
+                held = True
+        except BaseException:
+            self.problem.memory_budget.release(sum(block.bytes() for block in kept))
+            raise
+        self._kept, self._everything_kept = kept, held
+        weakref.finalize(self, self.problem.memory_budget.release, sum(block.bytes() for block in kept))
 
     @differentiable()
     def _apply(self, block: Tensor) -> Tensor:

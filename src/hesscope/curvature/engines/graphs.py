@@ -53,10 +53,8 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
         gradients = gradient_of(terms, self.leaves, create_graph=True, through_loss=self.through_loss)
         return TracedGradient(value_of(terms), gradients)
 
-    def build(self) -> None:
-        if not self._built:
-            super().build()
-            self.sums = [g if g is None else place_of(g) for g in self.sums]
+    def finish(self) -> None:
+        self.sums = [g if g is None else place_of(g) for g in self.sums]
 
     def hold(self, graph: TracedGradient) -> None:
         self.sums = [_plus(total, g) for total, g in zip(self.sums, graph.gradients, strict=True)]

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...errors import refuse
@@ -80,6 +81,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
         self.kept_bytes = 0
         self.everything_kept = False
         self._built = False
+        self._building = RLock()
 
     @abstractmethod
     def trace(self, batch: Any) -> _Graph:
@@ -95,18 +97,23 @@ class KeptGraphs(ABC, Generic[_Graph]):
 
     def build(self) -> None:
         """Keep as many graphs as the budget allows; called by the first product."""
-        if self._built:
-            return
-        try:
-            self.everything_kept = self._keep()
-        except BaseException:
-            # A part of the data must never pass for all of it in the next product.
-            self.forget()
-            self.problem.memory_budget.release(self.kept_bytes)
-            self.kept_batches = self.kept_bytes = 0
-            raise
-        self._built = True
-        weakref.finalize(self, self.problem.memory_budget.release, self.kept_bytes)
+        with self._building:  # two threads would add up every batch twice
+            if self._built:
+                return
+            try:
+                self.everything_kept = self._keep()
+                self.finish()
+            except BaseException:
+                # A part of the data must never pass for all of it in the next product.
+                self.forget()
+                self.problem.memory_budget.release(self.kept_bytes)
+                self.kept_batches = self.kept_bytes = 0
+                raise
+            self._built = True
+            weakref.finalize(self, self.problem.memory_budget.release, self.kept_bytes)
+
+    def finish(self) -> None:
+        """Called once, when everything that is kept is held."""
 
     def _keep(self) -> bool:
         """Hold the graphs of the first batches; whether those are all."""

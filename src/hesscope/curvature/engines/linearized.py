@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from math import inf
+from threading import RLock
 from weakref import WeakKeyDictionary
 
 import torch
@@ -35,6 +36,7 @@ class LinearizedGradient:
         self.fallback: GradientGraphs | None = None
         self.error = 0.0  # relative to double backward
         self._product: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
+        self._building = RLock()
 
     def _total(self, parameters: dict[str, Tensor]) -> Tensor:
         total: Tensor | None = None
@@ -47,8 +49,11 @@ class LinearizedGradient:
 
     def build(self) -> None:
         """Trace once, and compare one product with double backward."""
-        if self._product is not None or self.fallback is not None:
-            return
+        with self._building:  # no thread uses what another has not yet proven
+            if self._product is None and self.fallback is None:
+                self._trace()
+
+    def _trace(self) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
