@@ -67,8 +67,15 @@ NOT_SUMMED: list[Callable[[hs.Problem], Any]] = [
 
 
 def estimates(problem: hs.Problem) -> dict[str, Any]:
-    found = hs.trace(hs.Hessian(problem), tol=0.02)
-    return {"trace": float(found.value), "trace error": float(found.stderr)}
+    H = hs.Hessian(problem)
+    found, entries = hs.trace(H, tol=0.02), hs.diagonal(H)
+    whole, errors = (H.layout.gather(torch.as_tensor(part)) for part in (entries.value, entries.stderr))
+    return {
+        "trace": float(found.value),
+        "trace error": float(found.stderr),
+        "entries": whole,
+        "entries' errors": errors,
+    }
 
 
 def analysis(problem: hs.Problem) -> dict[str, Any]:
@@ -107,24 +114,31 @@ def an_empty_share(rank: int, part: slice, folder: Path) -> None:
         hs.analyze(problem)
     with pytest.raises(HesscopeError, match="same model"):
         make_problem(part, distributed=True, seed=rank)
+    plans = [hs.plan(problem, "eigenpairs", k=2), hs.plan(problem, "trace")]
+    save({f"plan {one.task}": [one.products, one.bytes, one.seconds] for one in plans}, folder / f"plans-{rank}.npz")
     dist.barrier()
     if rank == 2:
         os._exit(0)  # dies without a word
     with pytest.raises(HesscopeError, match="every process must take part") as ended:
         problem.select("*").gradient()  # one that is not known yet
     (folder / f"ended-{rank}").write_text(str(ended.value))
+    for late in (lambda: make_problem(part, distributed=True), lambda: hs.plan(problem), lambda: hs.analyze(problem)):
+        with pytest.raises(HesscopeError, match="every process must take part"):
+            late()
     os._exit(0)  # the group cannot be left in order any more
 
 
 def compare(folder: Path, world: int, with_analysis: bool) -> None:
     single = make_problem(slice(0, 50), distributed=False)
     truth = {**products(single, folder / "single"), **(analysis(single) if with_analysis else {})}
-    exact = float(hs.Hessian(single).dense().trace())
+    dense = hs.Hessian(single).dense()
+    exact, entries = float(dense.trace()), dense.diagonal().numpy()
     for rank in range(world):
         with np.load(folder / f"{rank}.npz", allow_pickle=False) as found:
             for name, value in truth.items():
                 assert np.allclose(found[name], np.asarray(value), rtol=1e-6, atol=1e-8), name
             assert abs(float(found["trace"]) - exact) <= 4 * float(found["trace error"]) + 1e-9
+            assert np.all(np.abs(found["entries"] - entries) <= 5 * found["entries' errors"] + 1e-9)
 
 
 @pytest.mark.slow
@@ -138,6 +152,10 @@ def test_two_processes_with_uneven_shares(tmp_path: Path) -> None:
 def test_three_processes_one_without_data_and_one_that_dies(tmp_path: Path) -> None:
     start([0, 31, 31, 50], tmp_path, an_empty_share)
     compare(tmp_path, 3, with_analysis=False)
+    plans = [dict(np.load(tmp_path / f"plans-{rank}.npz", allow_pickle=False)) for rank in range(3)]
+    for name, numbers in plans[0].items():
+        assert numbers.min() > 0
+        assert all(np.array_equal(one[name], numbers) for one in plans)
     for rank in (0, 1):
         # At once, since the connection is gone, and not only when the wait is over.
         assert "timed out" not in (tmp_path / f"ended-{rank}").read_text().lower()

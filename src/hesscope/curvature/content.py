@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-import torch.distributed as dist
-
 from ..operators.content import digest
 from .data import tensors_of
 from .losses.parsing import SeparableLoss
 from .problem import Problem
+from .processes import from_every
 
 _FOUND: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
 
@@ -29,10 +28,7 @@ def _tensors(problem: Problem) -> tuple[str, str]:
     held = (
         digest(*(tensor for batch in problem.batches for tensor in tensors_of(batch))) if problem.batches.held else ""
     )
-    parts = [held]
-    if problem.distributed:
-        parts = [""] * dist.get_world_size()
-        dist.all_gather_object(parts, held)
+    parts = from_every(held) if problem.distributed else [held]
     return state, f"{values} {' '.join(parts)}"
 
 

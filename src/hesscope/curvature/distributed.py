@@ -60,7 +60,7 @@ class ShardedLayout(Layout):
 
     def gather(self, a: Tensor) -> Tensor:
         # All parts are padded to one length, as all_gather needs; only the last ones are short.
-        padded = torch.zeros(self._part, a.shape[1], dtype=a.dtype, device=a.device)
+        padded = torch.zeros(self._part, *a.shape[1:], dtype=a.dtype, device=a.device)
         padded[: a.shape[0]] = a
         parts = [torch.empty_like(padded) for _ in range(self.world)]
         with together():

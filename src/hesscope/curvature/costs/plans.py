@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 
 from ...arguments import need_count
-from ...errors import refuse
+from ...errors import HesscopeError, refuse
 from ...linalg import diagonal, eigenpairs, solve, spectral_density, trace
 from ...linalg.density.slq import QuadratureLimits, vectors_of
 from ...linalg.eigensolver import basis_limit
@@ -24,6 +24,7 @@ from ..engines.graphs import GradientGraphs
 from ..given_problem import need_problem
 from ..gradient_mode import differentiable
 from ..problem import Problem
+from ..processes import from_every
 from .overheads import orthogonal_seconds, proof_bytes, proof_seconds
 from .rehearsal import rehearse
 
@@ -55,6 +56,40 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     """
     need_problem(problem)
     _check(task, settings)
+    return _of_all_shares(problem, task, settings) if problem.distributed else _plan(problem, task, settings)
+
+
+def _of_all_shares(problem: Problem, task: str, settings: dict[str, Any]) -> CostPlan:
+    """The plan of the process that takes longest, in every process.
+
+    Each makes its own, alone: shares may be empty, and clocks decide how often something is timed.
+    """
+    alone = problem._copy(distributed=False)
+    own: CostPlan | str | None = None
+    if next(iter(alone.batches), None) is not None:
+        try:
+            own = _plan(alone, task, settings, rehearsed=False)
+        except HesscopeError as error:
+            own = str(error)
+    plans = from_every(own)
+    for found in plans:
+        if isinstance(found, str):
+            raise HesscopeError(found)
+    made = [found for found in plans if isinstance(found, CostPlan)]
+    if not made:
+        refuse(
+            "a plan needs examples in some process", "none in all of them", "Give each process its part of the data."
+        )
+    slowest = max(made, key=lambda one: one.seconds)
+    return replace(
+        slowest,
+        bytes=max(one.bytes for one in made),
+        kept=min(one.kept for one in made),
+        note=f"{slowest.note} Of the slowest of {len(plans)} processes.",
+    )
+
+
+def _plan(problem: Problem, task: str, settings: dict[str, Any], rehearsed: bool = True) -> CostPlan:
     products, vectors, note = _needs(problem, task, settings)
     batches = list(problem.batches) if problem.batches.held else [next(iter(problem.batches))]
     counts = [examples_in(batch) or 1 for batch in batches]
@@ -66,7 +101,7 @@ def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPl
     product = price.kept(held, share) + price.built(built, sum(counts) - share)
     tried, layered = None, note == _FROM_LAYERS
     function = _FUNCTIONS[task]
-    if function is not None and batches and not layered and not note.startswith("Exact"):
+    if rehearsed and function is not None and batches and not layered and not note.startswith("Exact"):
         likely = products
 
         def seconds_with(examples: int) -> float:

@@ -42,7 +42,7 @@ def rehearse(
     problem: Problem, function: Callable[..., Any], settings: dict[str, Any], seconds_with: Callable[[int], float]
 ) -> Rehearsal | None:
     """Run `function` on scattered examples; `seconds_with(examples)` is what that would take. None where it does not pay."""
-    if not problem.batches.held or problem.distributed or not problem.divisible:
+    if not problem.batches.held or not problem.divisible:
         return None
     total = sum(examples_in(batch) or 1 for batch in problem.batches)
     most = min(_PATIENCE, max(_AT_ONCE, seconds_with(total) / _SHARE))
