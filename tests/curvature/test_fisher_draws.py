@@ -10,6 +10,7 @@ from torch import nn
 
 import hesscope as hs
 from hesscope.curvature.losses.row_draws import RowDraws
+from hesscope.errors import InputError
 
 DRAW = hs.Rng(3).torch()
 X = torch.randn(40, 5, generator=DRAW, dtype=torch.float64)
@@ -60,3 +61,57 @@ def test_draws_of_rows_are_independent_and_of_their_laws(columns: int) -> None:
     assert abs(float(normal.square().mean()) - 1) <= 4 * (2 / n) ** 0.5
     following = (normal[1:] * normal[:-1]).mean()
     assert abs(float(following)) <= 4 / n**0.5
+
+
+def rows_of(loss: Any, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of every example's own loss, by autograd."""
+    model = network()
+    parameters = list(model.parameters())
+    gradients = [torch.autograd.grad(loss(model(X[i : i + 1]), y[i : i + 1]), parameters) for i in range(len(X))]
+    return torch.stack([torch.cat([part.reshape(-1) for part in one]) for one in gradients])
+
+
+def test_a_row_of_weight_w_counts_w_times() -> None:
+    """Exact, sampled and empirical matrices mean the same by a weight: so many rows, not so much steeper ones."""
+    weight = torch.tensor([1.0, 4.0, 0.25], dtype=torch.float64)
+    _, y = TARGETS["cross-entropy"]
+    found = hs.Fisher(hs.Problem.of(network(), nn.CrossEntropyLoss(weight), (X, y)), "empirical").dense()
+    s = rows_of(nn.CrossEntropyLoss(), y)
+    torch.testing.assert_close(found, (s * weight[y, None]).T @ s / weight[y].sum(), rtol=1e-12, atol=1e-14)
+
+    binary, positive = TARGETS["binary"][1][:, :1], torch.tensor([9.0], dtype=torch.float64)
+    narrow = nn.Sequential(network(), nn.Linear(3, 1, dtype=torch.float64))
+    loss = nn.BCEWithLogitsLoss(pos_weight=positive)
+    problem = hs.Problem.of(narrow, loss, (X, binary))
+    f = narrow(X)
+    slopes = torch.stack(
+        [
+            torch.cat([g.reshape(-1) for g in torch.autograd.grad(one, list(narrow.parameters()), retain_graph=True)])
+            for one in f[:, 0]
+        ]
+    )
+    counts = torch.where(binary > 0.5, positive, torch.ones(1, dtype=torch.float64))
+    s = (torch.sigmoid(f.detach()) - binary) * slopes
+    torch.testing.assert_close(hs.Fisher(problem, "empirical").dense(), (counts * s).T @ s / 40, rtol=1e-12, atol=1e-14)
+
+
+OTHERS: dict[str, tuple[nn.Module, Any, torch.Tensor]] = {
+    # Linear in log-probabilities, so that its Gauss-Newton matrix is zero and the Fisher matrix is not.
+    "log-probabilities": (nn.LogSoftmax(1), nn.NLLLoss(), TARGETS["cross-entropy"][1]),
+    "probabilities": (nn.Sigmoid(), nn.BCELoss(), TARGETS["binary"][1]),
+    "rates": (nn.Softplus(), nn.PoissonNLLLoss(log_input=False), TARGETS["binary"][1]),
+    "Huber": (nn.Identity(), nn.HuberLoss(delta=0.1), TARGETS["squared error"][1]),
+    "divergence": (nn.LogSoftmax(1), nn.KLDivLoss(reduction="batchmean"), TARGETS["binary"][1].softmax(1)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_loss_has_no_fisher_matrix_that_is_its_gauss_newton_matrix(name: str) -> None:
+    last, loss, y = OTHERS[name]
+    problem = hs.Problem.of(nn.Sequential(network(), last), loss, (X, y))
+    exact = hs.Fisher(problem, "exact")
+    asked: list[Any] = [exact.dense, lambda: hs.trace(exact), lambda: hs.diagonal(exact), lambda: hs.block_norms(exact)]
+    for ask in (*asked, hs.Fisher(problem, "mc").dense):
+        with pytest.raises(InputError, match="a known log-likelihood; got another loss"):
+            ask()
+    assert hs.GaussNewton(problem).dense().isfinite().all()

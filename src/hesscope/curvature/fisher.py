@@ -16,15 +16,17 @@ from ..space import ParameterSpace
 from .gauss_newton import GaussNewton
 from .losses.base import OutputLoss
 from .losses.row_draws import RowDraws
-from .problem import Problem
+from .problem import Problem, ScalarLoss
+from .processes import from_every
 
 
 class Fisher(GaussNewton):
-    """F = Σ_r E[s_r s_rᵀ], s_r the gradient of row r's log-likelihood; a row is what the loss counts.
+    """F = Σ_r w_r E[s_r s_rᵀ], s_r the gradient of row r's log-likelihood; a row is what the loss counts, w_r times.
 
-    kind="exact": expectation over the model's own targets; for a log-likelihood this is the Gauss-Newton matrix.
-    kind="mc": the same with `samples` drawn targets per row, fixed by `rng` and the row's place in the data, however it
-    is batched. kind="empirical": the data's targets.
+    kind="exact": expectation over the model's own targets, which for cross-entropy, squared error and binary
+    cross-entropy of logits is the Gauss-Newton matrix. kind="mc": the same with `samples` drawn targets per row, fixed by
+    `rng` and the row's place in the data, however it is batched. Both are refused for other losses, whose Gauss-Newton
+    matrix is another one. kind="empirical": the data's targets, for any loss of outputs.
     """
 
     def __init__(
@@ -49,16 +51,23 @@ class Fisher(GaussNewton):
 
     @property
     def _is_gauss_newton(self) -> bool:
-        return self.kind == "exact"
+        return self.kind == "exact" and self._of_likelihood
+
+    @cached_property
+    def _of_likelihood(self) -> bool:
+        """Asked before closed forms of the Gauss-Newton matrix stand in for this one; refused where it is another."""
+        probe = self.problem.probe
+        with torch.no_grad():
+            for batch in probe.batches:
+                _need_likelihood(probe.evaluate(batch, probe.parameters))
+        return True
 
     @cached_property
     def _before(self) -> int:
         """Rows of the processes before this one, so that every row has draws of its own."""
         if not self.problem.distributed:
             return 0
-        counts: list[int] = [0] * dist.get_world_size()
-        dist.all_gather_object(counts, self._engine.rows_here())
-        return sum(counts[: dist.get_rank()])
+        return sum(from_every(self._engine.rows_here())[: dist.get_rank()])
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         if self.kind == "mc":
@@ -66,6 +75,8 @@ class Fisher(GaussNewton):
         return super()._sum_products(columns, rows, block)
 
     def _middle(self, rows: OutputLoss, image: Tensor, first_row: int) -> Tensor:
+        if self.kind != "empirical":
+            _need_likelihood(rows)
         if self.kind == "exact":
             return rows.curvature(image)
         total = torch.zeros_like(image)
@@ -78,3 +89,13 @@ class Fisher(GaussNewton):
                 slope = rows.example_output_gradient()
             total += slope * (slope * image).sum(-1, keepdim=True)
         return total / (self.samples if self.kind == "mc" else 1)
+
+
+def _need_likelihood(rows: OutputLoss | ScalarLoss) -> None:
+    if not isinstance(rows, OutputLoss) or not rows.likelihood:
+        refuse(
+            "a Fisher matrix over the model's own targets needs a loss that is a known log-likelihood",
+            "another loss",
+            "Use cross-entropy, squared error or binary cross-entropy of logits; or hs.GaussNewton(problem); or "
+            "kind='empirical'.",
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
 
-from ..curvature import CurvatureOperator, Fisher, GaussNewton, Hessian, Problem
+from ..curvature import CurvatureOperator, GaussNewton, Hessian, Problem
 from ..errors import refuse
 from ..operators import LinearOperator
 from ..operators.given import MatrixName
@@ -87,7 +87,7 @@ def source_of(given: Problem | LinearOperator, matrix: MatrixName | None = None)
     whole = isinstance(given, Hessian | GaussNewton) and given.rows == given.problem.space and not given.unchecked
     if whole and type(given) is Hessian:
         return MatrixSource("hessian", given.problem, None)
-    if whole and (type(given) is GaussNewton or (isinstance(given, Fisher) and given.kind == "exact")):
+    if whole and isinstance(given, GaussNewton) and given._is_gauss_newton:
         return MatrixSource("gauss_newton", given.problem, None)
     problem = _problem_of(given)
     fits = problem is not None and problem.space.size == given.shape[0]

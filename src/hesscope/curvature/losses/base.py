@@ -20,6 +20,7 @@ class OutputLoss(ABC):
 
     f: Tensor
     count: float  # what a mean loss divides the sum by
+    likelihood = False  # whether -ℓ_r is a log-likelihood whose curvature in f does not depend on the row's target
 
     @abstractmethod
     def total(self) -> Tensor:
@@ -53,7 +54,7 @@ class OutputLoss(ABC):
 
     @abstractmethod
     def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
-        """∂ℓ/∂f at targets drawn from the model, scaled so that E[s sᵀ] = ∂²ℓ/∂f² for a log-likelihood."""
+        """∂ℓ/∂f at targets drawn from the model, scaled so that E[s sᵀ] = ∂²ℓ/∂f²; of a `likelihood` only."""
 
     def example_output_gradient(self) -> Tensor:
         """The slope with each row's weight split evenly: s sᵀ is the row's share of the empirical Fisher matrix."""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ...errors import refuse
 from .base import OutputLoss, random_signs
 from .row_draws import RowDraws
 
@@ -18,11 +17,21 @@ class ElementwiseLoss(OutputLoss):
     """ℓ = Σ_rc ℓ_rc(f_rc): value, slope `first` and curvature `second` entry by entry."""
 
     def __init__(
-        self, f: Tensor, count: float, total: Callable[[], Tensor], first: Tensor, second: Tensor, chance: Tensor | None
+        self,
+        f: Tensor,
+        count: float,
+        total: Callable[[], Tensor],
+        first: Tensor,
+        second: Tensor,
+        *,
+        likelihood: bool = True,
+        chance: Tensor | None = None,
+        weight: Tensor | None = None,
     ) -> None:
         self.f, self.count, self._total = f, count, total
-        self.first, self.second = first, second
+        self.first, self.second, self.likelihood = first, second, likelihood
         self._chance = chance  # P(target = 1) where targets are binary
+        self._weight = weight  # how often an entry counts, if not once
 
     def total(self) -> Tensor:
         return self._total()
@@ -47,6 +56,11 @@ class ElementwiseLoss(OutputLoss):
     def random_column(self, generator: torch.Generator) -> Tensor:
         return self.second.sqrt() * random_signs(self.second.shape, generator, self.second)
 
+    def example_output_gradient(self) -> Tensor:
+        if self._weight is None:
+            return self.first
+        return self.first / self._weight.clamp_min(torch.finfo(self.first.dtype).tiny).sqrt()
+
     def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
         root = self.second.sqrt()
         if self._chance is None:  # a Gaussian likelihood
@@ -61,11 +75,14 @@ class ElementwiseLoss(OutputLoss):
 def squared_error_loss(f: Tensor, target: Tensor, count: float) -> ElementwiseLoss:
     """ℓ = Σ (f - y)²."""
     gap = f.detach() - target
-    return ElementwiseLoss(f, count, lambda: (f - target).square().sum(), 2 * gap, torch.full_like(gap, 2.0), None)
+    return ElementwiseLoss(f, count, lambda: (f - target).square().sum(), 2 * gap, torch.full_like(gap, 2.0))
 
 
 def huber_loss(f: Tensor, target: Tensor, count: float, delta: float, scale: float) -> ElementwiseLoss:
-    """ℓ = scale · Σ h_δ(f - y), h quadratic within δ and linear beyond (SmoothL1 is scale = 1/β, δ = β)."""
+    """ℓ = scale · Σ h_δ(f - y), h quadratic within δ and linear beyond (SmoothL1 is scale = 1/β, δ = β).
+
+    It curves where the data's residuals are small, which the expectation over targets of its own does not know of.
+    """
     gap = f.detach() - target
     inside = gap.abs() < delta
 
@@ -74,7 +91,7 @@ def huber_loss(f: Tensor, target: Tensor, count: float, delta: float, scale: flo
         return scale * torch.where(inside, 0.5 * r * r, delta * (r * gap.sign() - 0.5 * delta)).sum()
 
     slope = torch.where(inside, gap, delta * gap.sign())
-    return ElementwiseLoss(f, count, total, scale * slope, scale * inside.to(gap), None)
+    return ElementwiseLoss(f, count, total, scale * slope, scale * inside.to(gap), likelihood=False)
 
 
 def logistic_loss(
@@ -91,7 +108,9 @@ def logistic_loss(
         return (positive * softplus(-f) + negative * softplus(f)).sum()
 
     slope = negative * up - positive * down
-    return ElementwiseLoss(f, count, total, slope, (positive + negative) * up * down, up)
+    both = positive + negative
+    own = None if weight is None and pos_weight is None else both
+    return ElementwiseLoss(f, count, total, slope, both * up * down, chance=up, weight=own)
 
 
 class AutogradLoss(OutputLoss):
@@ -129,8 +148,4 @@ class AutogradLoss(OutputLoss):
         raise AssertionError("a loss without a factor has no columns")
 
     def sampled_output_gradient(self, draws: RowDraws) -> Tensor:
-        refuse(
-            "a Monte-Carlo Fisher matrix needs a loss that is a known log-likelihood",
-            "another loss",
-            "Use cross-entropy, squared error or binary cross-entropy, or kind='empirical'.",
-        )
+        raise AssertionError("a loss that is no known likelihood has no targets to draw")

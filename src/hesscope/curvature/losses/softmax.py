@@ -19,6 +19,8 @@ class SoftmaxLoss(OutputLoss):
     two numbers near one), which is where float32 products of trained networks go wrong by per cents.
     """
 
+    likelihood = True
+
     def __init__(self, f: Tensor, count: float, weight: Tensor, labels: Tensor | None, soft: Tensor | None) -> None:
         self.f, self.count = f, count
         self.weight, self.labels, self.soft = weight, labels, soft
