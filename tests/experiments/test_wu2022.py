@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hesscope as hs
-from hesscope.experiments.wu2022 import _appendix, _trained, lemmas, trained_resnets
+from hesscope.experiments.wu2022 import _appendix, _moments, _trained, lemmas
 from hesscope.experiments.wu2022._trained import Setting, trained
 from hesscope.results.kronecker import PredictedEigenspace
 
@@ -78,8 +78,25 @@ def test_moments_of_patches_are_those_of_the_decoupling() -> None:
     ).double()  # fmt: skip
     x = torch.randn(7, 1, 4, 4, dtype=torch.float64)
     problem = hs.Problem.of(model, "cross_entropy", (x, torch.arange(7) % 3))
-    for name, (mean, second) in trained_resnets.input_moments(model, x, batch=3).items():
+    found = _moments.input_moments(model, x, batch=3, kinds=("fc", "conv"))
+    assert len(found) == 3
+    for name, (mean, second) in found.items():
         d = hs.decouple(problem, name)
-        alignment, ratio = trained_resnets._closeness(mean, second)
+        alignment, ratio = _moments.closeness(mean, second)
         assert alignment == pytest.approx(d.alignment(), rel=1e-9)
         assert ratio == pytest.approx(d.spectral_ratio(), rel=1e-9)
+        if d.positions == 1:
+            centred = d.input_autocorrelation - torch.outer(d.input_mean, d.input_mean)
+            bound = float(d.input_mean @ d.input_mean / torch.linalg.eigvalsh(centred)[-1])
+            assert _moments.mean_bound(mean, second) == pytest.approx(bound, rel=1e-9)
+
+
+def test_xavier_weights_are_within_his_range_and_biases_zero() -> None:
+    """As the paper words its initialisation; torch's own, of the same draw, is left as it was."""
+    model = _trained.untrained(Setting(width=40, depth=1, examples=10, xavier=True)).models[0]
+    for layer in (part for part in model.modules() if isinstance(part, torch.nn.Linear)):
+        edge = (6 / (layer.in_features + layer.out_features)) ** 0.5
+        assert 0.95 * edge < float(layer.weight.detach().abs().max()) <= edge
+        assert not layer.bias.any()
+    plain = _trained.untrained(Setting(width=40, depth=1, examples=10)).models[0]
+    assert all(bool(value.any()) for value in plain.parameters())

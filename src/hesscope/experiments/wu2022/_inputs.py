@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...kron import decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Declared, Measured, between
 from ..long_runs import progress
+from ._moments import KINDS, closeness, input_moments, mean_bound
 from ._printed import InputRow
-from ._trained import CIFAR, MNIST, Setting, trained
+from ._trained import CIFAR, DEEP, MNIST, Setting, trained
+
+TRAINED = ("epochs", "batch_size", "rate", "momentum", "xavier", "seed")  # what is kept beside a row
 
 
 def setting_of(row: InputRow, base: Setting, common: bool = False) -> Setting:
     """The row's network and data, trained as `base` says, or as default sizes of this paper have in common."""
-    base = replace(base, **(MNIST if row.data == "mnist" else CIFAR)) if common else base
+    shared = DEEP.get(row.network) or (MNIST if row.data == "mnist" else CIFAR)
+    base = replace(base, **shared) if common else base
     size = {"fc1": row.width} if row.network == "lenet5" else {"width": row.width, "depth": row.depth}
     return replace(base, data=row.data, network=row.network, batch_norm=row.batch_norm, **size)  # type: ignore[arg-type]
 
@@ -38,24 +41,34 @@ def declared(row: InputRow) -> tuple[Declared, Declared]:
     )  # fmt: skip
 
 
-def measure(setting: Setting, runs: int, kind: str, name: str) -> dict[str, Any]:
-    """(v₁ᵀÊ[x])², λ₁/λ₂ and |μ|²/‖Σ‖ of all layers of a kind ("fc" or "conv") but the first of the network: (runs, layers)."""
-    rows: list[Any] = []
+def measure(setting: Setting, runs: int, name: str) -> dict[str, dict[str, Any]]:
+    """(v₁ᵀÊ[x])², λ₁/λ₂ and |μ|²/‖Σ‖ of all layers but the first of the network, by kind ("fc", "conv"): (runs, layers)."""
     models = trained(setting, runs)
-    layers = hidden_layers(models.models[0], kind)
-    for run in range(runs):
+    layers = {kind: hidden_layers(models.models[0], kind) for kind in KINDS}
+    found: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    for run, model in enumerate(models.models):
         progress(f"{name}: network {run + 1} of {runs}")
-        decoupled = decouple_layers(models.problem(run), layers, curvature="gauss_newton").values()
-        rows.append([(d.alignment(), d.spectral_ratio(), _bound(d)) for d in decoupled])
-    table = np.array(rows)
-    return {"layers": np.array(layers), "alignment": table[:, :, 0], "ratio": table[:, :, 1], "bound": table[:, :, 2]}
+        moments = input_moments(model, models.examples.first(setting.measured_on).x, kinds=tuple(KINDS))
+        for kind, rows in found.items():
+            rows.append([(*closeness(*moments[layer]), mean_bound(*moments[layer])) for layer in layers[kind]])
+    tables = {kind: np.array(rows) for kind, rows in found.items() if layers[kind]}
+    return {
+        kind: {
+            "layers": np.array(layers[kind]),
+            "alignment": table[:, :, 0],
+            "ratio": table[:, :, 1],
+            "bound": table[:, :, 2],
+            "accuracy": models.accuracy,
+            "trained": {key: getattr(setting, key) for key in TRAINED},
+        }
+        for kind, table in tables.items()
+    }
 
 
 def hidden_layers(model: Any, kind: str) -> tuple[str, ...]:
     """Layers whose inputs come from another layer: all of that kind but the network's first layer."""
-    kinds = {"fc": torch.nn.Linear, "conv": torch.nn.Conv2d}
     weighted = [(n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.Linear | torch.nn.Conv2d)]
-    return tuple(name for name, module in weighted[1:] if isinstance(module, kinds[kind]))
+    return tuple(name for name, module in weighted[1:] if isinstance(module, KINDS[kind]))
 
 
 def in_rows(rows: Sequence[InputRow], data: dict[str, Any]) -> dict[str, Measured]:
@@ -66,14 +79,6 @@ def in_rows(rows: Sequence[InputRow], data: dict[str, Any]) -> dict[str, Measure
             found[f"{row.id}-alignment"] = (float(data[row.id]["alignment"].mean()), span(data[row.id]["alignment"]))
             found[f"{row.id}-ratio"] = (float(data[row.id]["ratio"].mean()), span(data[row.id]["ratio"]))
     return found
-
-
-def _bound(d: Any) -> float:
-    """|μ|²/‖Σ‖ with μ the best rank-one mean: for one position, the mean itself."""
-    if d.positions > 1:
-        return float("nan")
-    covariance = d.input_autocorrelation - torch.outer(d.input_mean, d.input_mean)
-    return float(d.input_mean @ d.input_mean / torch.linalg.matrix_norm(covariance, 2))
 
 
 def draw(outcome: Outcome, rows: Sequence[InputRow]) -> dict[str, Any]:

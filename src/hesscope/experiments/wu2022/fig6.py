@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
     source="Wu et al., Figure 6",
     quick=Config(examples=600, epochs=25, k=40),
     default=Config(
-        data="cifar10", epochs=20, k=150, layers=LAYERS, each=(3, 3, 3),
+        data="cifar10", epochs=20, k=190, layers=LAYERS, each=(6, 5, 5), measured_on=1000,
         rates=((0.01, 0.0, 0.0), (0.003, 0.0, 0.0), (0.01, 0.9, 5e-4)),
     ),
     paper=Config(

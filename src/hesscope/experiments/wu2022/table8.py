@@ -119,8 +119,8 @@ EXPERIMENT = Experiment(
     source="Wu et al., Table 8",
     quick=Config(width=48, epochs=20, examples=800),
     default=Config(
-        data="mnist", examples=10_000, width=600, depth=3, epochs=20, rate=0.05,
-        columns=("mnist/F", "mnist-R/F", "mnist/LeNet5", "cifar10/LeNet5"),
+        data="mnist", examples=5000, width=1500, depth=3, epochs=20, rate=0.05,
+        columns=tuple(f"{data}/{network}" for data, network in TABLE_8),
     ),
     paper=Config(
         data="mnist", width=1500, depth=3, epochs=1000, rate=0.01, random_epochs=1000,

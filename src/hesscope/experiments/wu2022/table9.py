@@ -44,9 +44,9 @@ def run(config: Config) -> Findings:
     data: dict[str, Any] = {}
     quotients: dict[str, list[float]] = {"alignment": [], "ratio": []}
     for name, setting in cases.items():
-        data[name] = measure(setting, config.runs, "fc", name)
+        data[name] = measure(setting, config.runs, name)["fc"]
         without = f"{name}, without"
-        data[without] = measure(replace(setting, batch_norm=False), config.runs, "fc", without)
+        data[without] = measure(replace(setting, batch_norm=False), config.runs, without)["fc"]
         for key, found in quotients.items():
             found.append(float(data[name][key].mean() / data[without][key].mean()))
     measured = in_rows(TABLE_9, data) | {key: max(found) for key, found in quotients.items()}
@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
     title="Batch-norm removes the rank-one structure of inputs",
     source="Wu et al., Table 9",
     quick=Config(width=48, epochs=4, runs=2),
-    default=Config(rows=("mnist-F-200^2-BN-fc", "cifar10-LeNet5-BN-fc"), runs=2, common=True),
+    default=Config(rows=tuple(row.id for row in TABLE_9), runs=2, common=True),
     paper=Config(rows=tuple(row.id for row in TABLE_9), epochs=1000, rate=0.01),
     run=run,
     claims=CLAIMS,

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...curvature import Problem
@@ -17,6 +15,7 @@ from ...results.claims import Outcome
 from ..declared import Measured, between, less, more
 from ..long_runs import progress
 from ..recipe import Experiment, Findings
+from ._moments import closeness, input_moments
 from ._pretrained import PRETRAINED, published
 from ._printed import TABLE_7
 from ._trained import NETWORKS, Setting, trained
@@ -63,7 +62,7 @@ def run(config: Config) -> Findings:
     for name in config.networks:
         progress(f"inputs of {name}")
         model, x, _ = _network(config, name)
-        rows = [(layer, *_closeness(*moments)) for layer, moments in input_moments(model, x).items()][1:]
+        rows = [(layer, *closeness(*moments)) for layer, moments in input_moments(model, x).items()][1:]
         data[name] = {
             "layers": np.array([row[0] for row in rows]),
             "alignment": np.array([row[1] for row in rows]),
@@ -86,38 +85,6 @@ def _network(config: Config, name: str) -> tuple[nn.Module, Tensor, Tensor]:
         return models.models[0], models.examples.x, models.examples.y
     model, found = published(name, config)
     return model, found.x, found.y
-
-
-def input_moments(model: nn.Module, x: Tensor, batch: int = 50) -> dict[str, tuple[Tensor, Tensor]]:
-    """E[X] (inputs by positions) and E[x xᵀ] over examples and positions, of every convolution's patches."""
-    sums: dict[str, list[Tensor]] = {}
-
-    def look(name: str, layer: nn.Conv2d) -> Any:
-        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            patches = F.unfold(inputs[0], layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
-            rows = patches.mT.reshape(-1, patches.shape[1])
-            count = torch.tensor(float(len(patches)))
-            parts = [count, patches.double().sum(0), (rows.T @ rows).double() / patches.shape[2]]
-            sums[name] = [a + b for a, b in zip(sums[name], parts, strict=True)] if name in sums else parts
-
-        return layer.register_forward_pre_hook(hook)
-
-    hooks = [look(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
-    try:
-        with torch.no_grad():
-            for part in torch.split(x, batch):
-                model.eval()(part)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return {name: (mean / count, second / count) for name, (count, mean, second) in sums.items()}
-
-
-def _closeness(mean: Tensor, second: Tensor) -> tuple[float, float]:
-    """(v₁ᵀÊ[x])², Ê[x] the first left singular vector of E[X], and λ₁/λ₂."""
-    values, vectors = torch.linalg.eigh(second)
-    direction = torch.linalg.svd(mean, full_matrices=False)[0][:, 0]
-    return float((vectors[:, -1] @ direction) ** 2), float(values[-1] / values[-2])
 
 
 def _decoupled(config: Config) -> dict[str, Any]:
