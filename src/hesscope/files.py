@@ -84,13 +84,16 @@ def unfinished(path: Path) -> Path:
 
 def replace_own(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """`replace` for pages and figures; a file of that name without Hesscope's signature is left alone and refused."""
-    signature = _SIGNATURES.get(path.suffix)
-    if signature is None:
-        # Without a suffix of ours nothing tells whose file it is: only new ones are written.
-        signature = b"\0 no signature \0"
+    need_own(path)
+    replace(path, write)
+
+
+def need_own(path: Path) -> None:
+    """Refuse a page or a figure that is there and is not ours."""
+    # Without a suffix of ours nothing tells whose file it is: only new ones are written.
+    signature = _SIGNATURES.get(path.suffix, b"\0 no signature \0")
     if path.is_symlink() or (path.exists() and not (path.is_file() and signature in path.read_bytes())):
         refuse_foreign(path)
-    replace(path, write)
 
 
 def refuse_foreign(path: Path) -> NoReturn:

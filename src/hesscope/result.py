@@ -79,7 +79,7 @@ class Result(Tabular):
         make_folder(stem.parent)
         described, final = _described(stem), _arrays(stem)
         with Lock(stem.with_name(f".{stem.name}.lock"), "a result", wait=60.0):
-            _refuse_foreign(stem)
+            need_own_result(stem)
             _forget_leftovers(stem)
             # The arrays wait under another name until the .json that names their digest is in place: that one
             # replacement decides which result is the saved one.
@@ -175,7 +175,7 @@ def _forget_leftovers(stem: Path) -> None:
     remove_dead_partials(stem.parent, f"..{glob.escape(stem.name)}.*.partial")
 
 
-def _refuse_foreign(stem: Path) -> None:
+def need_own_result(stem: Path) -> None:
     """Files of these names that are not those of a result stay as they are."""
     described, arrays = _described(stem), _arrays(stem)
     if described.exists():

@@ -18,6 +18,7 @@ import torch
 from cli.problems import CNN, MLP, TRANSFORMER
 from hesscope.analysis.layers import second_derivative_passes
 from hesscope.cli import main
+from hesscope.cli.commands.analyze import NAMES
 from offspring import command
 from report.samples import FAILED, sample
 
@@ -57,6 +58,9 @@ def truth() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 def test_analyze_writes_a_report_and_ends_in_ten_lines(mlp: str, capsys: Capture, tmp_path: Path) -> None:
     assert main(["analyze", mlp, "--out", "out", *SMALL]) == 0
+    found, told = written(tmp_path / "out", NAMES)
+    assert found
+    assert found <= told
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[1:11]] == [
         *("Sharpness", "Trace", "Negative mass", "Outliers", "Gauss-Newton"),
@@ -117,6 +121,36 @@ def test_spectrum_of_one_matrix(mlp: str, capsys: Capture) -> None:
     np.testing.assert_allclose(found["smallest"], exact[:3], rtol=1e-2)
     code, gauss_newton = run_json(capsys, "spectrum", mlp, "--matrix", "gauss-newton", "--out", "out")
     assert min(gauss_newton["smallest"]) > -1e-6
+
+
+def test_spectrum_of_one_and_of_three_parameters(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "line.py").write_text(
+        "import torch, hesscope as hs\n"
+        "def one(inputs=1):\n"
+        "    x = torch.eye(inputs) * torch.arange(1, inputs + 1)\n"
+        "    return hs.Problem.of(torch.nn.Linear(inputs, 1, bias=False), 'squared_error', (x, torch.ones(inputs, 1)))\n"
+        "def three():\n"
+        "    return one(3)\n"
+    )
+    for function, largest, smallest in (("one", [2], [2]), ("three", [6, 8 / 3], [8 / 3, 2 / 3])):
+        _, data = run_json(capsys, "spectrum", f"line.py:{function}")
+        assert data["largest"] == pytest.approx(largest, rel=1e-5)
+        assert sorted(data["smallest"], reverse=True) == pytest.approx(smallest, rel=1e-5)
+
+
+def written(folder: Path, names: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """Files in a folder, and those that the names tell of."""
+    kinds = (".json", ".npz", ".html", ".png", ".svg", ".pdf")
+    found = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.suffix in kinds and "state" not in path.parts[-2]
+    }
+    told = {str(path.relative_to(folder)) for name in names for path in folder.glob(f"{name}.*")}
+    return found, told
 
 
 def test_blocks_decouple_check_and_plan(mlp: str, capsys: Capture) -> None:

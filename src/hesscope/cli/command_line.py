@@ -14,8 +14,9 @@ import tyro
 from rich.console import Console
 
 from ..errors import FileError, HesscopeError
-from ..files import make_folder
+from ..files import make_folder, need_own
 from ..folders import Lock
+from ..result import need_own_result
 from .notes import warnings_as_notes
 from .progress import ProgressBar
 
@@ -76,11 +77,21 @@ def _alone(command: Any) -> Iterator[None]:
     new = make_folder(out)
     try:
         with Lock(out / f".{name}.lock", "an output folder"):
+            _need_own(out, getattr(command, "names", ()))
             yield
     finally:
         if new:
             with suppress(OSError):
                 out.rmdir()
+
+
+def _need_own(out: Path, names: Sequence[str]) -> None:
+    """Refuse files that are in the way of what a command is going to write, before it computes anything."""
+    for path in sorted(found for name in names for found in out.glob(f"{name}.*")):
+        if path.suffix in (".json", ".npz"):
+            need_own_result(path.with_suffix(""))
+        elif path.suffix in (".html", ".png", ".svg", ".pdf"):
+            need_own(path)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ...results.landscape import LossLine
 
 
+_FIGURES = ("spectrum", "spectrum-linear", "counts", "layers", "blocks-*", "decoupling", "landscape-*", "history")
+NAMES = ("analysis", "report", *(f"figures/{name}" for name in _FIGURES))  # of the files written, without suffix
+
+
 @dataclass(frozen=True)
 class Analyze(Source):
     """Analyse the Hessian of a problem; writes report.html, result files and figures, and ends in ten plain lines."""
@@ -34,6 +38,10 @@ class Analyze(Source):
     @property
     def kept(self) -> Path:
         return self.out / "state"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats, self.budget)

@@ -27,6 +27,10 @@ class Blocks(Source):
     def kept(self) -> Path:
         return self.out / f"blocks-{self.by}-state"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (f"blocks-{self.by}",)
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
         from ...structure import block_norms

@@ -35,6 +35,10 @@ class BoundCommand(Source):
     def kept(self) -> Path:
         return self.out / f"bound-{self.method}-state"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (f"bound-{self.method}",)
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...pacbayes import optimize
 

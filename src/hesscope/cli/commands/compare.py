@@ -39,6 +39,10 @@ class Compare:
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("compare",)
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.spectrum import density_panel

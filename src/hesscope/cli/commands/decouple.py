@@ -23,6 +23,10 @@ class Decouple(Source):
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("decouple-*", "decoupling")
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...analysis.layers import compare_layer
         from ...errors import refuse

@@ -9,7 +9,7 @@ from ...analysis.config import AnalyzeConfig
 from ..output import CommandOutput
 from ..progress import ProgressBar
 from ..source import from_preset
-from .analyze import analyze_and_write
+from .analyze import NAMES, analyze_and_write
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,10 @@ class Demo:
     @property
     def kept(self) -> Path:
         return self.out / "state"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars, budget=self.budget)

@@ -48,6 +48,10 @@ class LandscapeCommand(Source):
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("landscape", "landscape-*")
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...landscapes import landscape
         from ...plots.export import save_figures

@@ -26,6 +26,10 @@ class Layers(Source):
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("layers",)
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...analysis.layer_table import measure_layers
         from ...linalg.validation import require_positive

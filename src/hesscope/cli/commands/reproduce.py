@@ -45,6 +45,11 @@ class Reproduce:
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        stem = (self.name or "").replace(".", "-")
+        return (stem, f"{stem}-*") if stem else ()
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...experiments import SeedTable, find, outcome_figures, run_seeds
         from ...experiments.running import stand_in_line

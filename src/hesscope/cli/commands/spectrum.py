@@ -43,6 +43,10 @@ class SpectrumCommand(Source):
     def kept(self) -> Path:
         return self.out / "spectrum-state"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("spectrum",)
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...linalg import eigenpairs, spectral_density
         from ...operators import Counted
@@ -64,7 +68,8 @@ class SpectrumCommand(Source):
             resume=self.kept,
         )
         half = ends.values.size // 2
-        largest, smallest = ends.values[:half], ends.values[half:]
+        # Of an odd number, as of one parameter, the middle one belongs to both ends.
+        largest, smallest = ends.values[: ends.values.size - half], ends.values[half:]
         lines = [
             f"{self.matrix} of {operator.shape[0]:,} parameters, {ends.products + found.products} products",
             "largest:  " + "  ".join(f"{value:.4g}" for value in largest),

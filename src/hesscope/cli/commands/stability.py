@@ -36,6 +36,10 @@ class StabilityCommand(Source):
     json: bool = False
     """Print JSON for machines."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("stability",)
+
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
         from ...plots.stability import stability_figure
