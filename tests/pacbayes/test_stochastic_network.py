@@ -14,11 +14,13 @@ import hesscope as hs
 from hesscope.errors import InputError
 from hesscope.pacbayes.bounds import Grid
 from hesscope.pacbayes.posterior.bases import Basis, kronecker_bases, kronecker_layers, predicted_bases, standard_bases
+from hesscope.pacbayes.posterior.certificate import gibbs_error
 from hesscope.pacbayes.posterior.curvature_start import scales_from_curvature
 from hesscope.pacbayes.posterior.gaussian import Posterior
 from hesscope.pacbayes.posterior.objective import expected_error
 from hesscope.pacbayes.posterior.sample import Sample
 from hesscope.pacbayes.posterior.stochastic import StochasticNetwork
+from hesscope.pacbayes.settings import Settings
 from hesscope.rng import Rng
 from pacbayes.pac_cases import convolutional, trained
 
@@ -223,3 +225,19 @@ def test_variances_start_where_curvature_and_divergence_balance() -> None:
         wide = (-2 * posterior.log_prior[posterior.groups[name]]).exp()
         assert torch.allclose((-2 * posterior.log_scale[name]).exp(), wide + 3 * 600 * h, rtol=0.05)
         assert float((1800 * h).max()) > float(wide) > float((1800 * h).min())
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_tie_is_an_error_however_it_is_broken(label: int) -> None:
+    """Dead hidden units of a network without biases leave logits of zero: argmax takes them for the first class."""
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU(), nn.Linear(1, 2, bias=False))
+    before = {name: torch.full_like(value, 0.5) for name, value in model.state_dict().items()}
+    x, y = torch.full((40, 1), -1.0), torch.full((40,), label)
+    problem = hs.Problem.of(model, "cross_entropy", (x, y)).at({name: 2 + value for name, value in before.items()})
+    posterior = Posterior(problem.parameters, before, standard_bases(problem), False)
+    for name in posterior.mean:
+        posterior.log_scale[name] = torch.full_like(posterior.mean[name], -6.0)  # certainly positive weights
+    sample = Sample(problem)
+    network = StochasticNetwork(problem, posterior, sample.take(slice(0, 8)))
+    assert network.local
+    assert gibbs_error(network, sample, Settings(draws=400), Rng(0)) == (1.0, 400)

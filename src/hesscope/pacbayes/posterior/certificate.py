@@ -114,8 +114,11 @@ def mean_error(network: StochasticNetwork, sample: Sample) -> float:
 
 
 def _wrong(network: StochasticNetwork, batch: Any, noise: Any, generator: torch.Generator | None) -> float:
+    """Examples whose label is not the one on top; a tie is an error, however a tie is broken later."""
     logits, labels = network.logits(batch, noise, generator)
-    return float((logits.argmax(-1) != labels).sum())
+    label = labels[:, None]
+    others = logits.scatter(-1, label, -torch.inf).amax(-1)
+    return float((~(logits.gather(-1, label)[:, 0] > others)).sum())
 
 
 def _tensor(array: Array | None) -> Tensor | None:

@@ -22,7 +22,6 @@ from .bases import kronecker_layers
 from .gaussian import Named, Posterior
 
 Noise = Literal["none", "batch", "example"]
-_TINY = 1e-20
 
 
 class StochasticNetwork:
@@ -96,7 +95,7 @@ class StochasticNetwork:
                 b = None if b is None or bias is None else b + log_deviation(bias).exp() * _normal(b, generator)
             z = F.linear(x, a, b)
             if noise == "example":
-                z = z + (self._variance(x, weight, bias) + _TINY).sqrt() * _normal(z, generator)
+                z = z + _root(self._variance(x, weight, bias)) * _normal(z, generator)
             return self._turned(z, layer)
 
         return forward
@@ -140,6 +139,12 @@ class StochasticNetwork:
 def _weight(layer: LayerFacts) -> str:
     assert layer.weight is not None
     return layer.weight
+
+
+def _root(variance: Tensor) -> Tensor:
+    """√v, without a slope at zero: what is certain stays so to the bit, and ties stay ties."""
+    some = variance > 0
+    return torch.where(some, torch.where(some, variance, torch.ones_like(variance)).sqrt(), torch.zeros_like(variance))
 
 
 def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
