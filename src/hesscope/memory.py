@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .errors import refuse
 
 if TYPE_CHECKING:
     import torch
 
 _UNKNOWN = 4 * 10**9
 _CGROUP = Path("/sys/fs/cgroup")
+_STATUS = Path("/proc/self/status")
+LIMIT = "HESSCOPE_MEMORY"  # of this process, in the environment: what it may hold in all
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def bytes_in_text(text: str) -> int | None:
+    """Of "8GB", "500 MB" or a plain number; None for anything else."""
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", text.lower())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 
 def free_bytes(device: torch.device | str = "cpu") -> int:
-    """What can still be had on a device: of the machine, and of the container that the process runs in."""
+    """What can still be had on a device: of the machine, of the container that the process runs in, and of what
+    $HESSCOPE_MEMORY allows it."""
     if str(device).startswith("cuda"):
         import torch
 
         return int(torch.cuda.mem_get_info(device)[0])
-    return int(min(_free_on_machine(), _free_in_container()))
+    return int(min(_free_on_machine(), _free_in_container(), _free_for_process()))
 
 
 def _free_on_machine() -> int:
@@ -45,3 +58,18 @@ def _free_in_container() -> float:
         return float("inf") if limit == "max" else max(0, int(limit) - used + int(cached.get("inactive_file", 0)))
     except (OSError, ValueError):
         return float("inf")
+
+
+def _free_for_process() -> float:
+    given = os.environ.get(LIMIT)
+    if not given:
+        return float("inf")
+    limit = bytes_in_text(given)
+    if limit is None:
+        refuse(f"${LIMIT} must be bytes or a text like '8GB'", f"{given!r}", f"Try {LIMIT}=6GB, or leave it out.")
+    try:
+        # Pages of files are not counted: the system takes them back when memory is short.
+        own = re.search(r"RssAnon:\s+(\d+) kB", _STATUS.read_text())
+    except OSError:
+        own = None
+    return max(0, limit - (int(own[1]) * 1024 if own else 0))

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hesscope.errors import BudgetExceeded, InputError
-from hesscope.linalg import Eigenpairs, eigenpairs
+from hesscope.linalg import Eigenpairs, eigenpairs, eigensolver
 from hesscope.linalg.krylov.multiplicity import LUCK, ruled_out
+from hesscope.linalg.krylov.room import room_on_disk
 from hesscope.operators import Counted, Dense
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -163,6 +164,34 @@ def test_restart_keeps_the_basis_within_its_limit() -> None:
     assert run.products > 60
     assert run.basis.rows.shape[0] <= 60
     assert len(run.basis.names) <= 40
+
+
+def test_a_basis_that_memory_does_not_hold_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = Rotated(network_like(3000))
+    truth = eigenpairs(op, k=2, max_basis=7)
+    rooms = []
+
+    def watched(*given: Any) -> Any:
+        rooms.append(room_on_disk(*given))
+        return rooms[-1]
+
+    monkeypatch.setattr(eigensolver, "vectors_that_fit", lambda op: 3)
+    monkeypatch.setattr(eigensolver, "room_on_disk", watched)
+    found = eigenpairs(op, k=2)
+    assert rooms[0].is_shared()
+    assert rooms[0].shape == (7, 3000)
+    assert found.products == truth.products > 7  # with restarts
+    np.testing.assert_allclose(found.values, truth.values, rtol=1e-9)
+    assert true_residuals(op, found).max() <= 1e-3 * found.values[0]
+    with pytest.raises(BudgetExceeded):
+        eigenpairs(Counted(op, budget=9), k=2, resume=tmp_path / "state")
+    again = eigenpairs(op, k=2, resume=tmp_path / "state")
+    np.testing.assert_array_equal(again.values, found.values)
+    # Who names a basis gets it in memory; so does who has no disk.
+    eigenpairs(op, k=2, max_basis=7)
+    assert len(rooms) == 3
+    monkeypatch.setattr(eigensolver, "room_on_disk", lambda *given: None)
+    np.testing.assert_allclose(eigenpairs(op, k=2).values, truth.values, rtol=1e-9)
 
 
 def test_non_convergence_is_marked_and_warned_about() -> None:

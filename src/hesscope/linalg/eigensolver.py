@@ -17,6 +17,7 @@ from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
 from .exact import exact_symmetric, is_small
+from .krylov.room import room_on_disk
 from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
 from .resuming.checkpoint import kept_in, told_apart
@@ -64,7 +65,10 @@ def eigenpairs(
         return _dense(counted, goal, before)
     width = _block(counted, goal, block)
     limit = basis_limit(counted, goal, width, max_basis)
-    run = KrylovRun(counted, goal, width, limit, source.child("eigenpairs"))
+    room = None
+    if max_basis is None and vectors_that_fit(counted) < limit:
+        room = room_on_disk(counted, limit, resume)
+    run = KrylovRun(counted, goal, width, limit, source.child("eigenpairs"), room)
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
     # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
     arguments = {
@@ -121,7 +125,8 @@ def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:
 
 
 def basis_limit(op: LinearOperator, goal: Goal, width: int, max_basis: int | None) -> int:
-    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from.
+    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from,
+    which are in a file where memory does not hold them.
 
     Restarting early costs next to nothing where eigenvalues stand apart (docs/theory/algorithms.md).
     """

@@ -76,7 +76,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
     def _products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         self.build()
         if self.method == "kept" and rows == columns and self.everything_kept:
-            return self._pull_in_place(rows, block)
+            return self._pull_all(rows, block)
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         if self.kept_batches:
             self._pull(self.sums, columns, rows, block, out, keep=True)
@@ -84,25 +84,21 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
             self._pull(graph.gradients, columns, rows, block, out, keep=False)
         return out
 
-    def _pull_in_place(self, space: ParameterSpace, block: Tensor) -> Tensor:
-        """Each vector gives its place to its product, so that a block costs one pass over fresh memory."""
-        out = block.clone()
+    def _pull_all(self, space: ParameterSpace, block: Tensor) -> Tensor:
+        """Products with everything kept. Only where a pass has ended is there room for the product in one piece, and each
+        of its parts goes as soon as it has its place: beside the vectors given, about one is there at a time."""
         live, sources = self._live(self.sums, space)
         if not live:
-            return out.zero_()
+            return torch.zeros_like(block)
         places = dict(space.slices())
         targets = [self.leaves[name] for name in space.names]
-        here = out.untyped_storage().data_ptr()
-        for vector in out:
+        out = torch.empty_like(block)
+        for vector, row in zip(block, out, strict=True):
             cotangents = [_shaped(vector[places[n]], g, ()) for n, g in zip(live, sources, strict=True)]
-            pulled = pull_back(sources, targets, cotangents)
-            # A derivative may hand on the vector itself: such a piece is a view of what it is to replace.
-            own = [p.clone() if p is not None and p.untyped_storage().data_ptr() == here else p for p in pulled]
-            for place, piece in zip(places.values(), own, strict=True):
-                if piece is None:
-                    vector[place] = 0
-                else:
-                    vector[place] = piece.reshape(-1)
+            pieces = list(pull_back(sources, targets, cotangents))
+            for index, place in enumerate(places.values()):
+                piece, pieces[index] = pieces[index], None
+                row[place] = 0 if piece is None else piece.reshape(-1)
         return out
 
     def _live(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -14,11 +13,10 @@ from torch import Tensor
 
 from ...arguments import as_float, shown
 from ...errors import refuse
-from ...memory import free_bytes
+from ...memory import bytes_in_text, free_bytes
 from ..data import dense_parts
 
 FRACTION = 0.5
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parse_bytes(memory: float | str | None, device: torch.device) -> int:
@@ -26,10 +24,10 @@ def parse_bytes(memory: float | str | None, device: torch.device) -> int:
     if memory is None:
         memory = FRACTION
     if isinstance(memory, str):
-        found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", memory.lower())
-        if not found:
+        found = bytes_in_text(memory)
+        if found is None:
             refuse("memory must be bytes, a fraction or a text like '8GB'", f"{memory!r}", "Try memory='4GB'.")
-        return int(float(found[1]) * _UNITS[found[2]])
+        return found
     amount = as_float(memory)
     if amount is None or not 0 <= amount < inf:
         refuse("memory must be a number >= 0", shown(memory), "0 keeps no graph; 0.5 is half of the free memory.")

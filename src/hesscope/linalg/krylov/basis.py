@@ -23,10 +23,12 @@ class KrylovBasis:
     Vectors are rows of one growing buffer: the first `size` are V, the next `pending` are P.
     """
 
-    def __init__(self, op: Counted, expected: int = 16) -> None:
-        """`expected` vectors have their place from the start: while a buffer grows, it is there twice."""
+    def __init__(self, op: Counted, expected: int = 16, room: Tensor | None = None) -> None:
+        """`expected` vectors have their place from the start, in `room` if it is given: while a buffer grows, it is there
+        twice."""
         self.op, self.layout, self.expected = op, op.layout, expected
-        self.rows = torch.empty(0, self.layout.local_size, dtype=op.dtype, device=op.device)
+        empty = torch.empty(0, self.layout.local_size, dtype=op.dtype, device=op.device)
+        self.rows = empty if room is None else room
         self.names: list[int] = []
         self.next_name = 0
         self.size = 0

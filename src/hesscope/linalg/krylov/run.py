@@ -74,10 +74,11 @@ class Goal:
 class KrylovRun(Resumable):
     """Grow an `KrylovBasis` until the wanted Ritz pairs have converged and a random probe finds no missed copies."""
 
-    def __init__(self, op: Counted, goal: Goal, block: int, limit: int, rng: Rng) -> None:
+    def __init__(self, op: Counted, goal: Goal, block: int, limit: int, rng: Rng, room: Tensor | None = None) -> None:
+        """`room`: places for `limit` vectors, where memory has none."""
         self.op, self.goal, self.block, self.limit, self.rng = op, goal, block, limit, rng
         places = (EXPECTED_ON_CPU if op.device.type == "cpu" else EXPECTED) + 3 * goal.count
-        self.basis = KrylovBasis(op, min(limit, op.shape[0], places))
+        self.basis = KrylovBasis(op, min(limit, op.shape[0], places), room)
         self.injected = 0
         self.started_random, self.begun = True, False
         self.probe_from = -1
