@@ -17,7 +17,7 @@ from hesscope.curvature.engines.graphs import GradientGraphs
 from hesscope.curvature.engines.memory import counting_saved_bytes, parse_bytes
 from hesscope.curvature.proofs import independence
 from hesscope.curvature.proofs.independence import examples_to_look_at
-from hesscope.errors import HesscopeError
+from hesscope.errors import HesscopeError, InputError
 from hesscope.linalg.memory import vectors_that_fit
 from hesscope.memory import free_bytes
 from offspring import Child
@@ -104,6 +104,22 @@ def test_one_answer_to_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vectors_that_fit(hs.Dense(torch.eye(1000))) == 8 * 10**9 // 4 // 4000
     monkeypatch.setattr("hesscope.memory._free_in_container", lambda: 10**9)
     assert free_bytes() == 10**9
+
+
+def test_a_process_may_be_told_how_much_it_may_hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("hesscope.memory._free_on_machine", lambda: 8 * 10**9)
+    status = tmp_path / "status"
+    status.write_text("VmRSS:\t 9000000 kB\nRssAnon:\t 1000000 kB\nRssFile:\t 8000000 kB\n")
+    monkeypatch.setattr("hesscope.memory._STATUS", status)
+    monkeypatch.setenv("HESSCOPE_MEMORY", "3GB")
+    assert free_bytes() == 3 * 10**9 - 1024 * 10**6
+    monkeypatch.setenv("HESSCOPE_MEMORY", "500 MB")
+    assert free_bytes() == 0
+    monkeypatch.setenv("HESSCOPE_MEMORY", "much")
+    with pytest.raises(InputError, match="HESSCOPE_MEMORY must be bytes"):
+        free_bytes()
+    monkeypatch.setenv("HESSCOPE_MEMORY", "")
+    assert free_bytes() > 2 * 10**9
 
 
 def greedy(most: int) -> type[nn.Module]:
@@ -193,5 +209,5 @@ def test_one_example_is_not_taken_apart_in_another_precision(monkeypatch: pytest
     def never(self: hs.Problem, batches: object) -> hs.Problem:
         raise AssertionError("there is nothing to find out")
 
-    monkeypatch.setattr(hs.Problem, "_exact", never)
+    monkeypatch.setattr("hesscope.curvature.problem.exact", never)
     assert not hs.Problem.of(nn.Linear(3, 2), "mse", (torch.randn(1, 3), torch.randn(1, 2))).divisible

@@ -39,6 +39,7 @@ from .proofs.batch_values import confirm_value, total_of_batches, values_of_batc
 from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
 from .proofs.independence import are_independent, examples_to_look_at, scattered_examples
+from .proofs.probing import exact, is_large, probe_of
 from .settings import check_settings, need_float_type
 from .value_facts import of_values
 
@@ -77,6 +78,7 @@ class Problem:
         self._made: Evaluation | None = None
         self._first_value: tuple[float, float] | None = None
         self._wide: Problem | None = None
+        self._probe: Problem | None = None
         self.selected_from: Problem | None = None  # the same problem in more parameters
 
     @staticmethod
@@ -278,42 +280,22 @@ class Problem:
         few = self._few or []
         if all((examples_in(group) or 0) < 2 for group in few):
             return False
-        exact = self._exact(few)
-        return are_independent(lambda batch: exact.evaluate(batch, exact.parameters), few, Rng(0).child("cut"))
+        wide = exact(self, few)
+        return are_independent(lambda batch: wide.evaluate(batch, wide.parameters), few, Rng(0).child("cut"))
 
     @property
     def joinable(self) -> bool:
         """Whether two batches may be run as one."""
         return self.has_outputs and self.divisible
 
-    @cached_property
+    @property
     def probe(self) -> Problem:
         """This problem on a few examples scattered over the data (a smallest whole batch where examples see each
         other), in float64 where the model runs in it: what proofs of special methods run on, in one process."""
-        if self.selected_from is not None:
-            return self.selected_from.probe.only(self.space.names)
-        few = self._few if self.divisible else None
-        if not few:
-            smallest = min(self.batches, key=lambda batch: examples_in(batch) or 1, default=None)
-            few = [smallest]
-            if self.distributed:
-                few = same_everywhere(few if smallest is not None else None) or []
-        made = self._exact(few)._copy(batches=Batches(few, float("inf"), True), distributed=False)
-        if self.divisible:
-            made.__dict__["divisible"] = True  # it was found on these very examples
-        return made
-
-    def _exact(self, batches: list[Any]) -> Problem:
-        """The problem in float64 where the model runs in it and answers in it; otherwise as it is. Found once."""
-        if self._wide is None and self.dtype != torch.float64:
-            wide = self.cast(torch.float64)
-            try:
-                terms = wide.evaluate(batches[0], wide.parameters)
-            except Exception:
-                return self
-            dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
-            self._wide = wide if dtype == torch.float64 else None
-        return self._wide or self
+        found = self._probe or probe_of(self)
+        if not is_large(self):
+            self._probe = found
+        return found
 
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""

@@ -74,7 +74,8 @@ class _Tests:
     @staticmethod
     def of(problem: Problem, rng: Rng) -> _Tests:
         tried = derivative_probe(problem)
-        probe = tried.problem.subset(_TESTED) if tried.problem.divisible else tried.problem
+        whole = tried.at_its_values()
+        probe = whole.subset(_TESTED) if problem.divisible else whole
         u, v = (random_direction(probe, rng.child(name)) for name in "uv")
         graphs = GradientGraphs(probe)
         with tried.widening:

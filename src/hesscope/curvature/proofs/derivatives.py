@@ -24,6 +24,8 @@ from ..models.replaced_operations import padding_rows
 from ..models.wide_precision import InFloat64
 from ..problem import Problem
 from .faulty_modules import find_faulty_modules
+from .probing import is_large, on_few_examples, without_values
+from .shortening import shortened
 from .trial import FLOAT32, FLOAT64, Precision, Trial
 
 GapOf = Callable[[Trial], float]
@@ -89,8 +91,8 @@ def _once(problem: Problem, what: str, gap_of: GapOf) -> Proof:
 def _proof(problem: Problem, what: str, gap_of: GapOf) -> Proof:
     with differentiable():
         tried = derivative_probe(problem)
-        probe, precision, widening = tried.problem, tried.precision, tried.widening
-        batches = list(probe.batches)
+        precision, widening = tried.precision, tried.widening
+        batches = list(tried.problem.batches)
         with widening:
             gap, said = inf, ""
             try:
@@ -105,16 +107,16 @@ def _proof(problem: Problem, what: str, gap_of: GapOf) -> Proof:
             wrong = problem.all_sum(torch.tensor([float(not gap <= precision.tolerance)], device=problem.device))
             if float(wrong) and not isfinite(problem.totals[0]):
                 refuse("the loss must be finite", f"{problem.totals[0]}", "Check the data and the parameters for NaN.")
-            faulty = find_faulty_modules(probe) or ((said,) if said else ()) if float(wrong) else ()
+            faulty = find_faulty_modules(tried.at_its_values()) or ((said,) if said else ()) if float(wrong) else ()
         own = {tensor.dtype for tensor in problem.parameters.values()}  # vectors of a bfloat16 model are in float32
         narrowed = getattr(widening, "narrowed", None) or max(own, key=lambda dtype: torch.finfo(dtype).eps)
         coarser = torch.finfo(narrowed).eps > torch.finfo(problem.dtype).eps and not float(wrong)
-        noise, moved = _noise(problem, probe, widening) if coarser else (0.0, 0.0)
+        noise, moved = _noise(problem, tried.at_its_values(), widening) if coarser else (0.0, 0.0)
         name = str(narrowed).removeprefix("torch.")
         note = (
             f"; the network computes in {name} inside, which alone changes products by {noise:.0e}" if coarser else ""
         )
-        note += recurrent_note(problem.model, problem.device)
+        note += tried.note + recurrent_note(problem.model, problem.device)
     examples = sum(examples_in(batch) or 1 for batch in batches)
     return Proof(not float(wrong), gap, examples, precision.name, what, faulty, note, moved)
 
@@ -124,7 +126,7 @@ def _smallest_gap(tried: DerivativeProbe, batches: list[Any], gap_of: GapOf) -> 
     trials: list[Trial] = []
     best, tolerance = inf, tried.precision.tolerance
     for index in range(_POINTS):
-        trials.append(Trial(tried.problem, batches, tried.constant, index, tried.precision))
+        trials.append(Trial(tried.problem, tried.values, batches, tried.constant, index, tried.precision))
         best = min(best, gap_of(trials[-1]))
         if best <= tolerance:
             return best
@@ -156,14 +158,21 @@ def _singles(probe: Problem, batches: list[Any]) -> Iterator[Any]:
 class DerivativeProbe:
     """A few examples in float64 throughout where the network can be run so, else in its own type.
 
-    `widening` is what it runs under; `constant` are the rows of parameters that torch holds constant in the backward pass
-    only, padding rows of embeddings.
+    `problem` evaluates it at parameters that are given, `values` are its own; `widening` is what it runs under; `constant`
+    are the rows of parameters that torch holds constant in the backward pass only, padding rows of embeddings.
     """
 
     problem: Problem
+    values: Mapping[str, Tensor]
     precision: Precision
     widening: AbstractContextManager[Any]
     constant: Mapping[str, set[int]]
+    note: str = ""
+
+    def at_its_values(self) -> Problem:
+        """The problem with parameters that are there, as they are not in a large one."""
+        values = {name: self.values[name].to(t.dtype) for name, t in self.problem.parameters.items()}
+        return self.problem._copy(parameters=values) if is_large(self.problem) else self.problem
 
 
 _PROBES: WeakKeyDictionary[Problem, DerivativeProbe] = WeakKeyDictionary()
@@ -177,17 +186,28 @@ def derivative_probe(problem: Problem) -> DerivativeProbe:
 
 
 def _derivative_probe(problem: Problem) -> DerivativeProbe:
-    few = problem.probe.subset(proof_examples(problem)) if problem.divisible else problem.probe
-    wide, widening = few if few.dtype == torch.float64 else few.cast(torch.float64), InFloat64()
+    few, note = shortened(_few_of(problem))
+    values, widening = few.parameters, InFloat64()
     try:
+        if few.dtype == torch.float64:
+            wide = few
+        else:
+            wide = without_values(few, torch.float64) if is_large(few) else few.cast(torch.float64)
         with widening:
-            constant = _constant_rows(wide)
+            constant = _constant_rows(wide, values)
         # A network that asks for nothing narrower runs in float64 by itself, and faster without being watched.
-        return DerivativeProbe(wide, FLOAT64, widening if widening.needed else nullcontext(), constant)
+        unwatched = widening if widening.needed else nullcontext()
+        return DerivativeProbe(wide, values, FLOAT64, unwatched, constant, note)
     except HesscopeError:
         raise
     except Exception:
-        return DerivativeProbe(few, FLOAT32, nullcontext(), _constant_rows(few))
+        return DerivativeProbe(few, values, FLOAT32, nullcontext(), _constant_rows(few, values), note)
+
+
+def _few_of(problem: Problem) -> Problem:
+    """As few examples as the proof takes; of a large network in its own type."""
+    probe = problem.probe if not is_large(problem) else on_few_examples(problem)
+    return probe.subset(proof_examples(problem)) if problem.divisible else probe
 
 
 def proof_examples(problem: Problem) -> int:
@@ -196,14 +216,16 @@ def proof_examples(problem: Problem) -> int:
     return max(2, min(_FEW, total // _FEW), min(_EXAMPLES, total // _SHARE))
 
 
-def _constant_rows(problem: Problem) -> dict[str, set[int]]:
+def _constant_rows(problem: Problem, values: Mapping[str, Tensor]) -> dict[str, set[int]]:
     """Padding rows of embeddings, by the name of their weight."""
 
     def run(parameters: Mapping[str, Tensor]) -> None:
         for batch in problem.batches:
             problem.evaluate(batch, parameters)
 
-    return padding_rows(run, problem.leaves())
+    own = problem.parameters
+    leaves = {name: tensor.to(own[name].dtype).detach().requires_grad_() for name, tensor in values.items()}
+    return padding_rows(run, leaves)
 
 
 def _noise(problem: Problem, probe: Problem, widening: AbstractContextManager[Any]) -> tuple[float, float]:

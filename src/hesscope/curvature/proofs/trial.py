@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from ...rng import Rng
-from ..engines.backward import jacobian_product, noise_like, pull_back, size_of
+from ..engines.backward import Place, jacobian_product, noise_like, place_of, pull_back, size_of
 from ..losses.base import OutputLoss
 from ..models.evaluation import gradient_of, value_of
 from ..problem import Problem
 from .differences import STEPS, Parts, best_gap
+from .folding import LARGE, folded, folded_shape, handed_on
 
 TOLERANCE = 1e-5
+_AT_ONCE = 1 << 26  # entries of a direction that is pulled back
 _DISPLACEMENT = 1e-3  # from θ, relative to each tensor: off the kinks that zero biases and zero inputs sit on
 
 
@@ -39,26 +41,25 @@ FLOAT32 = Precision("float32", (1e-3, 1e-4, 1e-2, 3e-2), 1.2e-7, 5e-2)
 class Trial:
     """A point near θ at which no unit sits on a kink, and a direction; both in proportion to the size of each tensor.
 
-    Vectors are lists of tensors, as they come: of a large network each pass over all of them costs as much as a pass of
-    the few examples through it. `constant`: rows that torch does not differentiate, by name; they neither move nor count.
+    `values` are the parameters in the network's own type, `problem` evaluates it in the type of the proof. Of a large
+    network there is one set of parameters at a time: points and directions are drawn when they are needed, and gradients
+    are compared folded. `constant`: rows that torch does not differentiate, by name; they neither move nor count.
     """
 
     def __init__(
         self,
         problem: Problem,
+        values: Mapping[str, Tensor],
         batches: Sequence[Any],
         constant: Mapping[str, set[int]],
         index: int,
         precision: Precision,
     ) -> None:
-        rng = Rng(0).child("derivative proof", index)
-        self.problem, self.batches, self.constant, self.precision = problem, list(batches), constant, precision
-        own = {name: tensor.to(problem.dtype) for name, tensor in problem.parameters.items()}
-        self.scales = [float(size_of(tensor)) for tensor in own.values()]
-        self.theta, self.v = [], []
-        for (name, tensor), scale in zip(own.items(), self.scales, strict=True):
-            self.theta.append(noise_like(rng.child("point", name), tensor).mul_(_DISPLACEMENT * scale).add_(tensor))
-            self.v.append(self._varying(name, noise_like(rng.child("direction", name), tensor).mul_(scale)))
+        self.problem, self.values, self.batches = problem, values, list(batches)
+        self.constant, self.precision = constant, precision
+        self._rng = Rng(0).child("derivative proof", index)
+        self.scales = {name: float(size_of(tensor)) for name, tensor in values.items()}
+        self._drawn: dict[tuple[str, str], Tensor] = {}
 
     def on(self, batches: list[Any]) -> Trial:
         """The same point and direction on other data."""
@@ -68,12 +69,8 @@ class Trial:
 
     def hessian_gap(self) -> float:
         """∇L against differences of L, H v by double backward against differences of ∇L, and ∇L as a graph against ∇L."""
-        precision, leaves = self.precision, self._leaves(0.0)
-        graphs = [self.problem.batch_gradient(batch, leaves, create_graph=True) for batch in self.batches]
-        gradient = self._total(graphs)
-        slope = torch.stack([(g.reshape(-1) @ d.reshape(-1)) for g, d in zip(gradient, self.v, strict=True)])
-        # Of Σ g v for independent v: what the terms of the slope amount to before they cancel.
-        size = hypot(*(s * float(torch.linalg.vector_norm(g)) for s, g in zip(self.scales, gradient, strict=True)))
+        precision, units = self.precision, list(self.scales.values())
+        slope, size, gradient, product = self._derivatives()
         known: dict[float, Parts] = {}  # gradients at the first step, which mostly serves both comparisons
 
         def loss(step: float) -> Parts:
@@ -85,31 +82,53 @@ class Trial:
         def gradients(step: float) -> Parts:
             return known.pop(step) if step in known else self._loss_and_gradient(step)[1]
 
-        first = best_gap(
-            loss, [slope.double().sum().reshape(1)], steps=precision.steps, rounding=precision.rounding, size=size
-        )
+        first = best_gap(loss, [slope], steps=precision.steps, rounding=precision.rounding, size=size)
         if first > precision.tolerance:
             return first
-        pulled = [self._pulled(graph, list(leaves.values())) for graph in graphs]
-        graphs.clear()
-        second = best_gap(
-            gradients, self._total(pulled), gradient, self.scales, steps=precision.steps, rounding=precision.rounding
-        )
+        second = best_gap(gradients, product, gradient, units, steps=precision.steps, rounding=precision.rounding)
         return max(first, second)
+
+    def _derivatives(self) -> tuple[Tensor, float, Parts, Parts]:
+        """<∇L, v>, what its terms amount to before they cancel, and ∇L and H v, folded."""
+        leaves = self._leaves(0.0)
+        graphs = [list(self.problem.batch_gradient(batch, leaves, create_graph=True)) for batch in self.batches]
+        slope, size = torch.zeros(1, dtype=torch.float64, device=self.problem.device), 0.0
+        gradient, product = self._zeros(), self._zeros()
+        sources: list[list[Tensor | Place | None]] = [[] for _ in graphs]
+        for index, (name, scale) in enumerate(self.scales.items()):
+            live = [graph[index] for graph in graphs]
+            for found, graph, part in zip(sources, graphs, live, strict=True):
+                self._add(gradient, index, part)
+                found.append(part if part is None else place_of(part))
+                graph[index] = None  # its numbers have done their work
+            parts = [part.detach() for part in live if part is not None]
+            if parts:
+                whole = self._varying(name, sum(parts[1:], parts[0]))
+                slope += (whole.reshape(-1) @ self._direction(name).reshape(-1).to(whole)).double()
+                size = hypot(size, scale * float(torch.linalg.vector_norm(whole)))  # of Σ g v for independent v
+                del whole
+            del live, part, parts
+        with handed_on(list(leaves.values()), lambda index, part: self._add(product, index, part)):
+            for found in sources:
+                self._pull(found, leaves)
+        return slope, size, gradient, product
 
     def jacobian_gap(self) -> float:
         """J v against differences of the outputs f, Jᵀ against J, and the loss's curvature against those of ∂ℓ/∂f."""
         precision, leaves = self.precision, self._leaves(0.0)
         pushed, bent, mismatch = [], [], 0.0
+        v = [self._direction(name) for name in self.values]
         for index, batch in enumerate(self.batches):
             terms = self.problem.evaluate(batch, leaves)
             assert isinstance(terms, OutputLoss)
             u = noise_like(Rng(0).child("output", index), terms.f)
-            Jv, Jtu = jacobian_product(terms, leaves, self.v, u)
+            Jv, Jtu = jacobian_product(terms, leaves, v, u)
             pushed.append(Jv.reshape(-1))
             bent.append(terms.curvature(Jv).reshape(-1))
-            other = sum(float((g.detach() * d).sum()) for g, d in zip(Jtu, self.v, strict=True) if g is not None)
+            other = sum(float((g.detach() * d).sum()) for g, d in zip(Jtu, v, strict=True) if g is not None)
             mismatch = max(mismatch, abs(float((u * Jv).sum()) - other) / max(float((u * Jv).norm()), 1e-300))
+            del terms, Jv, Jtu  # the graphs of a large network are not to lie beside each other
+        del leaves, v
         if mismatch > precision.tolerance:
             return mismatch
         steps, rounding = precision.steps, precision.rounding
@@ -125,9 +144,26 @@ class Trial:
         return max(first, second, mismatch)
 
     def _at(self, step: float) -> dict[str, Tensor]:
-        moved = [torch.add(t, d, alpha=step) for t, d in zip(self.theta, self.v, strict=True)] if step else self.theta
-        own = self.problem.parameters
-        return {name: tensor.to(own[name].dtype) for name, tensor in zip(own, moved, strict=True)}
+        found = {}
+        for name, tensor in self.values.items():
+            moved = self._noise("point", name).mul(_DISPLACEMENT * self.scales[name]).add_(tensor)
+            if step:
+                moved.add_(self._direction(name), alpha=step)
+            found[name] = moved.to(self.problem.parameters[name].dtype)
+        return found
+
+    def _noise(self, what: str, name: str) -> Tensor:
+        """Drawn again each time, where it is large."""
+        found = self._drawn.get((what, name))
+        if found is None:
+            like = torch.zeros((), dtype=self.problem.dtype, device=self.problem.device).expand_as(self.values[name])
+            found = noise_like(self._rng.child(what, name), like)
+            if found.numel() < LARGE:
+                self._drawn[what, name] = found
+        return found
+
+    def _direction(self, name: str) -> Tensor:
+        return self._varying(name, self._noise("direction", name).mul(self.scales[name]))
 
     def _leaves(self, step: float) -> dict[str, Tensor]:
         return {name: tensor.detach().requires_grad_() for name, tensor in self._at(step).items()}
@@ -138,12 +174,14 @@ class Trial:
 
     def _loss_and_gradient(self, step: float) -> tuple[Tensor, Parts]:
         """By one pass, through the plain backward pass that no graph is kept of."""
-        leaves, values, found = self._leaves(step), [], []
+        leaves, values, found = self._leaves(step), [], self._zeros()
         for batch in self.batches:
             terms = self.problem.evaluate(batch, leaves)
             values.append(value_of(terms))
-            found.append(gradient_of(terms, leaves, create_graph=False, through_loss=True))
-        return self._number(values), self._total(found)
+            # Not around the evaluation: a loss may differentiate inside.
+            with handed_on(list(leaves.values()), lambda index, part: self._add(found, index, part)):
+                gradient_of(terms, leaves, create_graph=False, through_loss=True)
+        return self._number(values), found
 
     def _outputs(self, step: float) -> tuple[Tensor, Tensor]:
         """f, and ∂ℓ/∂f."""
@@ -153,26 +191,29 @@ class Trial:
         outputs, slopes = ([one.f.detach() for one in rows], [one.output_gradient() for one in rows])
         return torch.cat([f.reshape(-1) for f in outputs]), torch.cat([g.reshape(-1) for g in slopes])
 
-    def _pulled(self, gradients: Sequence[Tensor | None], leaves: list[Tensor]) -> Sequence[Tensor | None]:
-        """H v of one batch, from the graph of its gradient."""
-        live = [(g, d) for g, d in zip(gradients, self.v, strict=True) if g is not None and g.requires_grad]
-        if not live:
-            return [None] * len(leaves)
-        return pull_back([g for g, _ in live], leaves, [d.to(g) for g, d in live], keep=False)
+    def _pull(self, gradients: Sequence[Tensor | Place | None], leaves: Mapping[str, Tensor]) -> None:
+        """H v of one batch, from the graph of its gradient, to whom it is handed on; of a large network by parts of v."""
+        live = [(name, g) for name, g in zip(leaves, gradients, strict=True) if g is not None and g.requires_grad]
+        while live:
+            some = [live.pop()]
+            while live and sum(leaves[name].numel() for name, _ in (*some, live[-1])) <= _AT_ONCE:
+                some.append(live.pop())
+            v = [self._direction(name).to(g.dtype) for name, g in some]
+            pull_back([g for _, g in some], list(leaves.values()), v, keep=bool(live))
 
     def _number(self, values: Iterable[float]) -> Tensor:
         return torch.tensor([sum(values)], dtype=torch.float64, device=self.problem.device)
 
-    def _total(self, found: Iterable[Sequence[Tensor | None]]) -> list[Tensor]:
-        """The sum over batches, zero in rows that torch holds constant; nothing that was given is changed."""
-        totals: list[Tensor | None] = [None] * len(self.theta)
-        for one in found:
-            for index, part in enumerate(one):
-                if part is not None:
-                    here = totals[index]
-                    totals[index] = part.detach().to(self.theta[index].dtype) if here is None else here + part.detach()
-        whole = [torch.zeros_like(t) if part is None else part for t, part in zip(self.theta, totals, strict=True)]
-        return [self._varying(name, part) for name, part in zip(self.problem.parameters, whole, strict=True)]
+    def _zeros(self) -> list[Tensor]:
+        """Nothing yet, folded, for all parameters."""
+        like = torch.zeros((), dtype=self.problem.dtype, device=self.problem.device)
+        return [like.new_zeros(folded_shape(tensor)) for tensor in self.values.values()]
+
+    def _add(self, totals: list[Tensor], index: int, part: Tensor | None) -> None:
+        """Add a gradient, folded and zero in rows that torch holds constant; what was given is not changed."""
+        if part is not None:
+            name = list(self.values)[index]
+            totals[index] += folded(self._varying(name, part.detach().to(self.problem.dtype)))
 
     def _varying(self, name: str, part: Tensor) -> Tensor:
         if name not in self.constant:
