@@ -56,7 +56,7 @@ CIFAR: dict[str, Any] = {"data": "cifar10", "epochs": 15, "rate": 0.05, "measure
 # Nine and eighteen layers without batch-norm do not leave the loss of a constant in so few epochs: from Xavier's weights, with
 # momentum and batches of 32, they do. Patches of 200 images are some 200,000 in the early layers.
 _DEEP: dict[str, Any] = {"xavier": True, "rate": 0.01, "momentum": 0.9, "batch_size": 32, "measured_on": 200}
-DEEP: dict[str, dict[str, Any]] = {"vgg11": _DEEP | {"epochs": 6}, "resnet18": _DEEP | {"epochs": 2}}
+DEEP: dict[str, dict[str, Any]] = {"vgg11": _DEEP | {"epochs": 3}, "resnet18": _DEEP | {"epochs": 1}}
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ EXPERIMENT = Experiment(
     source="Wu et al., Table 8",
     quick=Config(width=48, epochs=20, examples=800),
     default=Config(
-        data="mnist", examples=5000, width=1500, depth=3, epochs=20, rate=0.05,
+        data="mnist", examples=2000, width=1500, depth=3, epochs=20, rate=0.05,
         columns=tuple(f"{data}/{network}" for data, network in TABLE_8),
     ),
     paper=Config(
