@@ -12,7 +12,7 @@ from ..declared import at_least, more
 from ..recipe import Experiment, Findings
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_6, TABLE_7, known_rows
-from ._trained import DEEP, Setting, only_setting
+from ._trained import Setting, only_setting
 
 ROWS = (*TABLE_6, *TABLE_7)
 SOURCE = "Wu et al., Tables 6 and 7"
@@ -30,8 +30,8 @@ ALL = tuple(row.id for row in ROWS)
 class Config(Setting):
     """`rows` by id, as "mnist-F-200^2-fc"; empty for one small network on `data` instead, which no row of the paper has.
 
-    `common` trains every row as the default sizes of this paper do, in place of the epochs and the rate given here, and one
-    network only of VGG11's and ResNet18's rows; how is written down beside each row.
+    `common` trains every row as the default sizes of this paper do, in place of the epochs and the rate given here; how is
+    written down beside each row.
     """
 
     rows: tuple[str, ...] = ()
@@ -48,8 +48,7 @@ def run(config: Config) -> Findings:
     for name in config.rows:
         setting = setting_of(known[name], base, config.common)
         if setting not in networks:
-            deep = config.common and known[name].network in DEEP
-            networks[setting] = measure(setting, 1 if deep else config.runs, name)
+            networks[setting] = measure(setting, config.runs, name)
         data[name] = networks[setting]["conv" if known[name].table == 7 else "fc"]
     if not config.rows:
         data = {
@@ -73,7 +72,7 @@ EXPERIMENT = Experiment(
     title="Inputs of hidden layers are close to their mean direction",
     source="Wu et al., Tables 6 and 7",
     quick=Config(network="lenet5", epochs=8, rate=0.1, runs=2),
-    default=Config(rows=ALL, runs=2, common=True),
+    default=Config(rows=ALL, runs=1, common=True),
     paper=Config(rows=ALL, epochs=1000, rate=0.01),
     run=run,
     claims=CLAIMS,
