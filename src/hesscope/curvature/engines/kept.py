@@ -18,8 +18,8 @@ from ...errors import refuse
 from ...scratch import scratch_bytes, scratch_folder
 from ..data import bytes_of, examples_in, first_examples, halves, in_batches_of, in_larger_batches, tensors_of
 from ..problem import Problem
-from .graph_file import CountedOperations, GraphFile, NoRoom
 from .memory import bytes_in_graph, counting_saved_bytes, is_out_of_memory
+from .saved_elsewhere import CountedOperations, GraphFile, HalfPrecision, NoRoom
 
 _HOOKED = "saved tensor hooks"  # of which torch.func inside a model knows nothing, and says so
 _FEW, _MORE = 8, 32  # examples on which graphs are measured
@@ -84,8 +84,9 @@ class KeptGraphs(ABC, Generic[_Graph]):
     Every evaluation compares the batch's loss with the one that was recorded when the problem was first evaluated.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, half: bool = False) -> None:
+        """With `half`, what memory holds of graphs has half of its digits."""
+        self.problem, self._half = problem, HalfPrecision() if half else None
         self.leaves = problem.leaves()
         self.kept_batches = 0
         self.kept_bytes = 0
@@ -147,6 +148,9 @@ class KeptGraphs(ABC, Generic[_Graph]):
         if self._file is not None or not self.problem.memory_budget.reserve(size):
             return None
         self.kept_bytes += size
+        if self._half is not None:
+            with self._half.saving(self._own(batch)):
+                return list(in_pieces(self.problem, batch, self.trace))
         return [measured[1]] if measured and measured[0] is batch else in_pieces(self.problem, batch, self.trace)
 
     def _in_file(self, batch: Any) -> list[_Graph] | None:
@@ -183,7 +187,8 @@ class KeptGraphs(ABC, Generic[_Graph]):
         batch = next(iter(self.problem.batches))
         few = first_examples(batch, 1) if self.problem.divisible else batch
         try:
-            with CountedOperations() as operations:
+            operations = CountedOperations()
+            with operations:
                 self.trace(few)
         except Exception:
             return 0.0  # what cannot be counted, or does not fit, is built again; what else is wrong shows there
@@ -234,7 +239,9 @@ class KeptGraphs(ABC, Generic[_Graph]):
         """What a graph takes, measured once on a few examples."""
         if self._size is None:
             batch = next(iter(self.problem.batches), None)
-            self._size = GraphSize(0.0, 0.0) if batch is None else self._measured(batch)
+            size = GraphSize(0.0, 0.0) if batch is None else self._measured(batch)
+            share = 1.0 if self._half is None else 0.5
+            self._size = GraphSize(share * size.fixed, share * size.per_example, size.example)
         return self._size
 
     _size: GraphSize | None = None

@@ -1,9 +1,12 @@
-"""Graphs whose saved tensors are in a file: the same products, whatever a network does with its tensors."""
+"""Graphs whose saved tensors are in a file, or have half of their digits, whatever a network does with its tensors."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hesscope as hs
-from hesscope.curvature.engines import graph_file, kept
-from hesscope.curvature.engines.graph_file import CountedOperations, GraphFile
+from hesscope.curvature.engines import kept, saved_elsewhere
+from hesscope.curvature.engines.saved_elsewhere import CountedOperations, GraphFile
 
 
 class _InPlace(nn.Module):
@@ -40,7 +43,7 @@ class _Attending(nn.Module):
         x = self.embed(tokens)
         q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
         x = x + F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + torch.fft.ifft(torch.fft.fft(x.to(torch.complex128), dim=-1).conj() ** 2, dim=-1).real
+        x = x + torch.fft.ifft(torch.fft.fft(x.to(torch.complex(x, x).dtype), dim=-1).conj() ** 2, dim=-1).real
         return (x @ self.embed.weight.T).transpose(1, 2)
 
 
@@ -64,7 +67,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Tensor, Te
 @pytest.fixture(autouse=True)
 def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_OPERATIONS_OF_A_BYTE", 0)
-    monkeypatch.setattr(graph_file, "_SMALL", 0)
+    monkeypatch.setattr(saved_elsewhere, "_SMALL", 0)
 
 
 def _problem(name: str, memory: float | str) -> hs.Problem:
@@ -79,7 +82,7 @@ def test_products_are_those_of_graphs_in_memory(name: str, operator: Callable[[h
     there, written = operator(_problem(name, "1GB")), operator(_problem(name, 2))
     block = torch.randn(there.shape[1], 3, dtype=torch.float64)
     truth, found = there @ block, written @ block
-    engine = written._engine
+    engine: Any = written._engine  # type: ignore[attr-defined]
     assert engine._file.size > 0
     assert engine.everything_kept
     assert engine.kept_bytes == 0
@@ -107,7 +110,7 @@ def test_a_full_disk_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
     truth = hs.Hessian(_problem("in place", "1GB"))
     v = torch.randn(truth.shape[1], dtype=torch.float64)
-    monkeypatch.setattr(graph_file.os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", full)
     found = hs.Hessian(_problem("in place", 2))
     assert torch.allclose(found @ v, truth @ v, rtol=1e-11, atol=1e-13)
     assert found._engine.kept_batches == 0
@@ -122,8 +125,8 @@ def test_without_memory_nothing_is_kept_and_cheap_graphs_are_built_again(monkeyp
         assert H._engine._file is None
 
 
-def test_a_tensor_that_several_operations_save_is_written_once() -> None:
-    file = GraphFile.new(kept.scratch_folder(), 10**6)  # type: ignore[arg-type]
+def test_a_tensor_that_several_operations_save_is_written_once(tmp_path: Path) -> None:
+    file = GraphFile.new(tmp_path, 10**6)
     assert file is not None
     x = torch.randn(100, dtype=torch.float64, requires_grad=True)
     with file.saving(set()):
@@ -135,8 +138,8 @@ def test_a_tensor_that_several_operations_save_is_written_once() -> None:
     assert torch.allclose(found, 2 * e**2 + e * torch.cat([e[50:], e[:50]]))
 
 
-def test_what_changed_behind_torchs_back_is_written_again() -> None:
-    file = GraphFile.new(kept.scratch_folder(), 10**6)  # type: ignore[arg-type]
+def test_what_changed_behind_torchs_back_is_written_again(tmp_path: Path) -> None:
+    file = GraphFile.new(tmp_path, 10**6)
     assert file is not None
     x, y = torch.ones(100, requires_grad=True), torch.full((100,), 3.0)
     with file.saving(set()):
@@ -158,3 +161,51 @@ def test_a_plan_says_that_graphs_go_to_a_file() -> None:
     plan = hs.plan(_problem("convolution", 2), "eigenpairs", k=1)
     assert plan.kept == 1.0
     assert "GB of them go to a file" in plan.note
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_half_of_the_digits_are_in_the_error_bars(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    make, data = NETWORKS[name]
+    model, (x, y) = make().to(dtype).eval(), data()
+    problem = hs.Problem.of(model, "cross_entropy", (x.to(dtype) if x.is_floating_point() else x, y), batch_size=3)
+    exact, half = hs.Hessian(problem), hs.Hessian(problem, method="half")
+    block = torch.randn(exact.shape[1], 20, dtype=dtype)
+    block = block / block.norm(dim=0)
+    gaps = (exact @ block - half @ block).norm(dim=0)
+    digits = torch.finfo(saved_elsewhere.HALF[dtype]).eps
+    assert float(gaps.max()) > 1e-3 * digits * float((exact @ block).norm(dim=0).max())  # it was rounded
+    assert float(gaps.max()) <= half.product_error
+    largest = hs.eigenpairs(exact, k=1, which="magnitude")
+    assert half.product_error <= 10 * digits * abs(float(largest.values[0]))
+    top, truth = hs.eigenpairs(half, k=1, tol=0.2), hs.eigenpairs(exact, k=1, tol=1e-4)
+    assert abs(float(top.values[0] - truth.values[0])) <= float(top.residuals[0] + truth.residuals[0])
+    assert float(top.residuals[0]) >= half.product_error
+    assert "half of their digits" in top.check
+
+
+def test_half_of_the_digits_take_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    put = saved_elsewhere.HalfPrecision.put
+
+    def counted(self: saved_elsewhere.HalfPrecision, *given: Any) -> Any:
+        taken.append((found := put(self, *given))[0].nbytes)
+        return found
+
+    monkeypatch.setattr(saved_elsewhere.HalfPrecision, "put", counted)
+    half = hs.Hessian(_problem("convolution", "1GB"), method="half", unchecked=True)
+    written = hs.Hessian(_problem("convolution", 2), unchecked=True)
+    v = torch.ones(half.shape[1], dtype=torch.float64)
+    half @ v, written @ v
+    assert 0.45 * written._engine._file.size < sum(taken) < 0.55 * written._engine._file.size
+
+
+def test_a_tensor_that_was_changed_in_place_is_told() -> None:
+    x = torch.ones(3, requires_grad=True)
+    y = torch.ones(3)
+    with saved_elsewhere.HalfPrecision().saving({y.untyped_storage().data_ptr()}):
+        z = (x * y).sum()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="inplace"):
+        z.backward()
