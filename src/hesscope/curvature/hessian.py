@@ -105,9 +105,10 @@ class CurvatureOperator(OfProblem):
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
         with differentiable():
             out = self._sum_products(columns, rows, by_columns(whole).T)
-        out = need_finite(self.problem.all_sum(out).mul_(scale), f"products of {self!r}")
+        del whole
         if sharded:
-            out = out[:, ShardedLayout.here(rows.size).local]
+            out = ShardedLayout.here(rows.size).sum_of_wholes(out)
+        out = need_finite(out.mul_(scale), f"products of {self!r}", self.problem.anywhere)
         return out.T
 
 
