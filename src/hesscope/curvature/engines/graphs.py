@@ -50,7 +50,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
 
     def trace(self, batch: Any) -> TracedGradient:
         head = head_of(self.problem)
-        split = None if head is None else head.evaluate(batch, self.leaves)
+        split = None if head is None else head.evaluate(batch, self.leaves, self._file is None)
         if split is not None:
             gradients = split.gradient(self.leaves, self.through_loss)
             return TracedGradient(split.value, gradients, split.held_bytes)
