@@ -108,12 +108,12 @@ def _cross_entropy(
             f"labels from {int(labels.min())} to {int(labels.max())}",
             "Check the number of outputs, or set ignore_index for padding.",
         )
-    weight = torch.ones(len(labels), dtype=f.dtype, device=f.device) if class_weight is None else class_weight[labels]
-    weight = weight * valid
+    # No type is named here: a pass that names one is taken for a network that casts.
+    weight = (f.new_ones(len(labels)) if class_weight is None else class_weight[labels]) * valid
     count = float("nan") if traced else float(weight.double().sum())
     if smoothing == 0:
         return SoftmaxLoss(f, count, weight, labels, None)
-    spread = torch.full((classes,), smoothing / classes, dtype=f.dtype, device=f.device)
+    spread = f.new_full((classes,), smoothing / classes)
     soft = (spread if class_weight is None else spread * class_weight).expand(len(f), classes) * valid[:, None]
     soft = soft.scatter_add(-1, labels[:, None], ((1 - smoothing) * weight)[:, None])
     return SoftmaxLoss(f, count, soft.sum(-1), None, soft)
