@@ -18,14 +18,13 @@ from .content import content_of
 from .cutting import combined
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
-from .engines.linearized import LinearizedGradient, linearized_gradient
 from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .of_problem import OfProblem
 from .problem import Problem
 from .proofs.derivatives import Proof, prove_hessian, prove_jacobian
 
-ProductMethod = Literal["auto", "kept", "batched", "linearize", "half"]
+ProductMethod = Literal["auto", "kept", "batched", "half"]
 
 
 class CurvatureOperator(OfProblem):
@@ -115,10 +114,9 @@ class CurvatureOperator(OfProblem):
 class Hessian(CurvatureOperator):
     """H = ∂²L/∂θ², exactly, of the loss the user trains.
 
-    `method`: "kept" (double backward, graph reused), "batched" (the same for many vectors at once), "linearize"
-    (forward-over-reverse, traced once), "half" (graphs kept with half of their digits, bfloat16 for float32: half of the
-    memory, and error bars that hold what it does to products), or "auto": what hs.check found fastest among the right
-    ones, else "kept".
+    `method`: "kept" (double backward, graph reused), "batched" (the same for many vectors at once), "half"
+    (graphs kept with half of their digits, bfloat16 for float32: half of the memory, and error bars that hold what it
+    does to products), or "auto": what hs.check found fastest among the right ones, else "kept".
     The first product proves torch's derivatives of this network on a few examples and refuses wrong ones; with
     `unchecked` they are used as they are, and every result says so.
     """
@@ -128,15 +126,11 @@ class Hessian(CurvatureOperator):
     def __init__(self, problem: Problem, method: ProductMethod = "auto", *, unchecked: bool = False) -> None:
         super().__init__(problem, unchecked=unchecked)
         if method not in get_args(ProductMethod):
-            refuse("method must be auto, kept, batched, linearize or half", f"{method!r}", "Leave it at 'auto'.")
+            refuse("method must be auto, kept, batched or half", f"{method!r}", "Leave it at 'auto'.")
         if method == "auto":
             method = "kept" if problem.verdict is None else problem.verdict.method
         self.method = method
-        self._engine: GradientGraphs | LinearizedGradient
-        if method == "linearize" and self._through_loss:
-            self._engine = linearized_gradient(problem)
-        else:
-            self._engine = GradientGraphs(problem, self._through_loss, "kept" if method == "linearize" else method)
+        self._engine = GradientGraphs(problem, self._through_loss, method)
 
     @staticmethod
     def from_gradient(

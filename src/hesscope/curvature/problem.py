@@ -206,11 +206,11 @@ class Problem:
         with differentiable():
             return {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
 
-    def evaluate(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool = False) -> OutputLoss | ScalarLoss:
+    def evaluate(self, batch: Any, parameters: Mapping[str, Tensor]) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters; nothing of the model is changed."""
         with differentiable():
             batch = to_device(batch, self.device, self._batch_dtype)
-            return self._evaluation.at(batch, parameters, traced)
+            return self._evaluation.at(batch, parameters)
 
     @of_values
     def batch_values(self) -> tuple[tuple[float, float], ...]:

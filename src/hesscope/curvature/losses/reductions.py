@@ -32,7 +32,7 @@ class Reduction:
     mean: bool
     coupled: bool = False
 
-    def terms(self, loss: Function, outputs: Tensor, targets: Any, traced: bool) -> AutogradLoss:
+    def terms(self, loss: Function, outputs: Tensor, targets: Any) -> AutogradLoss:
         """The loss of one batch as a sum over it, and what a mean divides by."""
         shape = outputs.shape
         examples = shape[0] if outputs.ndim else 1
@@ -46,7 +46,7 @@ class Reduction:
 
         count = float(examples)
         if self.kind == "counted":
-            count = float("nan") if traced else _count(loss, outputs.detach(), targets)
+            count = _count(loss, outputs.detach(), targets)
         return AutogradLoss(f, count, total)
 
 
