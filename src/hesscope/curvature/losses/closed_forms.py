@@ -94,7 +94,7 @@ def _cross_entropy(loss: nn.CrossEntropyLoss, axis: ClassAxis, outputs: Tensor, 
         t = t * (1 - smoothing) + smoothing / classes
         t = t if class_weight is None else t * class_weight
         return SoftmaxLoss(f, float(len(f)), t.sum(-1), None, t)
-    labels = targets.reshape(-1)
+    labels = targets.reshape(-1).long()
     valid = labels != loss.ignore_index
     if not bool(valid.all()):
         f, labels = f[valid], labels[valid]

@@ -59,7 +59,7 @@ def find_reduction(loss: Function, outputs: Tensor, targets: Any, named: str | N
     if not isinstance(value, Tensor):
         refuse("loss(outputs, targets) must return a tensor", f"{type(value).__name__}", _REMEDY)
     examples = z.shape[0] if z.ndim else 1
-    if tuple(value.shape) == (examples,):
+    if value.ndim and value.numel() == len(value) == examples:
         if claimed == "none":
             refuse("a loss module must have reduction 'mean' or 'sum'", f"{claimed!r}", "Or name it: reduction='mean'.")
         return Reduction("per example", claimed != "sum"), True
