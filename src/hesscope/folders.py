@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from .errors import FileError, refuse
 from .files import (
@@ -136,7 +136,20 @@ class Lock:
         )
 
 
-class StateFolder:
+class Closing:
+    """What closes itself at the end of a `with` block."""
+
+    def close(self) -> None:
+        raise AssertionError("subclasses define close")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class StateFolder(Closing):
     """A folder with a list of the files that were written into it; removes those, and itself if it made it.
 
     Refuses a folder that holds anything when it has no such list. Processes that share a run use one `part` each.
@@ -160,12 +173,6 @@ class StateFolder:
     def close(self) -> None:
         """Let others use the folder."""
         self._lock.release()
-
-    def __enter__(self) -> StateFolder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def write(self, name: str, write: Callable[[BinaryIO], object]) -> None:
         """Write or replace one of our files as a whole."""

@@ -8,11 +8,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ..errors import FileError, refuse
-from ..folders import StateFolder
+from ..folders import Closing, StateFolder
 from ..result import Result
 from ..results.loading import load_result
 from ..results.plan import AnalysisPlan
@@ -30,7 +29,7 @@ class Limit(Generic[R]):
     met: Callable[[R], bool]
 
 
-class Stages:
+class Stages(Closing):
     """Results by stage in a folder that belongs to one problem, each with the inputs it came from."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, fingerprint: str) -> None:
@@ -135,10 +134,7 @@ class Stages:
         else:
             self._head(finished=True)
 
-    def __enter__(self) -> Stages:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         if self.folder is not None:
             self.folder.close()
 

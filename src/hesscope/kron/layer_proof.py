@@ -13,7 +13,7 @@ from ..curvature.losses.base import OutputLoss
 from ..curvature.proofs.derivatives import prove_hessian, prove_jacobian
 from ..errors import refuse
 from ..layers.capturing import every_parameter
-from ..layers.proof import ROUNDING, TOLERANCE
+from ..layers.proof import ROUNDING, TOLERANCE, pulled_back, second_derivative_product
 from ..operators import LinearOperator
 from ..rng import Rng
 from .curvature_choice import LayerCurvature
@@ -98,22 +98,14 @@ def plain_product(problem: Problem, how: LayerCurvature, v: Tensor) -> tuple[Ten
             if not how.exact and isinstance(terms, OutputLoss):
                 product = _gauss_newton_product(terms, leaf, direction)
             else:
-                product = _derivative(gradient, leaf, direction)
+                product = second_derivative_product(gradient, leaf, direction)
             total += layer.matrix(product).reshape(-1)
     return total * problem.scale, size
 
 
 def _gauss_newton_product(terms: OutputLoss, leaf: Tensor, direction: Tensor) -> Tensor:
     """Jᵀ A J v, with J v as the derivative of Jᵀ u in u."""
-    u = torch.zeros_like(terms.f, requires_grad=True)
-    (pulled,) = torch.autograd.grad(terms.f, leaf, u, create_graph=True, materialize_grads=True)
-    image = _derivative(pulled, u, direction)
+    u, pulled = pulled_back(terms.f, leaf)
+    image = second_derivative_product(pulled, u, direction)
     (found,) = torch.autograd.grad(terms.f, leaf, terms.curvature(image), retain_graph=True, materialize_grads=True)
-    return found
-
-
-def _derivative(of: Tensor, at: Tensor, along: Tensor) -> Tensor:
-    if not of.requires_grad:
-        return torch.zeros_like(at)
-    (found,) = torch.autograd.grad(of, at, along, retain_graph=True, materialize_grads=True)
     return found

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..curvature import Problem
+from ..curvature.engines.backward import noise_like
 from ..curvature.given_problem import need_one_process
 from ..curvature.gradient_mode import differentiable
 from ..curvature.proofs.derivatives import prove_hessian, prove_jacobian
@@ -79,9 +80,7 @@ def _mean_slopes(problem: Problem, chain: list[LayerFacts]) -> list[Tensor]:
 def _slope(name: str, here: CapturedLayer, behind: CapturedLayer) -> Tensor:
     """∂x/∂z of the map between two layers; refuses one that is not elementwise."""
     x, z = behind.roles.x, here.z
-    noise = torch.randn(x.shape, generator=Rng(0).child("kron", "chain").torch(), dtype=torch.float64, device="cpu").to(
-        x
-    )
+    noise = noise_like(Rng(0).child("kron", "chain"), x)
     if not x.requires_grad or x.shape != z.shape:
         _refuse_chain(name, behind.name)
     slope, mixed = (

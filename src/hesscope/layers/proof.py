@@ -105,8 +105,10 @@ class LayerProof:
 
     def _plain(self, terms: OutputLoss | ScalarLoss) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Gradients by plain backward: of the loss, with their graph, and along the fixed cotangent of the outputs."""
-        separate = isinstance(terms, OutputLoss)
-        output, slope = (terms.f, terms.differentiable_output_gradient()) if separate else (terms.total, None)
+        if isinstance(terms, OutputLoss):
+            output, slope = terms.f, terms.differentiable_output_gradient()
+        else:
+            output, slope = terms.total, None
         if not output.requires_grad:
             return ({name: torch.zeros_like(t) for name, t in self.leaves.items()},) * 2
         leaves = list(self.leaves.values())
@@ -152,10 +154,7 @@ class LayerProof:
         terms = self.whole.terms
         if not isinstance(terms, OutputLoss) or not terms.columns() or not terms.f.requires_grad:
             return False
-        u = torch.zeros_like(terms.f, requires_grad=True)
-        (pulled,) = torch.autograd.grad(
-            terms.f, layer.z, u, create_graph=True, retain_graph=True, materialize_grads=True
-        )
+        u, pulled = pulled_back(terms.f, layer.z)
         if not pulled.requires_grad:
             return self._same(torch.zeros_like(bent), bent)
         (image,) = torch.autograd.grad(pulled, u, direction, retain_graph=True)
@@ -196,10 +195,7 @@ class LayerProof:
         terms = self.whole.terms
         if not isinstance(terms, OutputLoss) or not terms.f.requires_grad:
             return True
-        u = torch.zeros_like(terms.f, requires_grad=True)
-        (pulled,) = torch.autograd.grad(
-            terms.f, layer.z, u, create_graph=True, retain_graph=True, materialize_grads=True
-        )
+        u, pulled = pulled_back(terms.f, layer.z)
         if not pulled.requires_grad:
             return True
         known = replace(described(layer), output_examples=outputs)
@@ -229,6 +225,13 @@ class LayerProof:
 def _largest(t: Tensor) -> float:
     low, high = t.detach().aminmax() if t.numel() else (t.new_zeros(()), t.new_zeros(()))
     return max(-float(low), float(high))
+
+
+def pulled_back(f: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """u and Jᵀ u as a function of it, for J = ∂f/∂z: the derivative of Jᵀ u along v is J v."""
+    u = torch.zeros_like(f, requires_grad=True)
+    (pulled,) = torch.autograd.grad(f, z, u, create_graph=True, retain_graph=True, materialize_grads=True)
+    return u, pulled
 
 
 def second_derivative_product(slope: Tensor, z: Tensor, direction: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import time
 import weakref
 from collections.abc import Iterable
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal
 
 import torch
@@ -25,6 +24,7 @@ from ..curvature.models.random_state import random_state_kept
 from ..curvature.models.state import unwrap
 from ..errors import refuse
 from ..files import as_path
+from ..folders import Closing
 from ..linalg.validation import require_positive
 from ..results.monitoring import MonitoredRun, Reading, load_run
 from ..rng import Rng
@@ -40,7 +40,7 @@ _LOG = logging.getLogger("hesscope.monitor")
 _SAVING = 0.1  # of our own time may go into saving warm vectors
 
 
-class Monitor:
+class Monitor(Closing):
     """Reads the curvature of a model while it is trained, on data of its own, and writes one JSON line per reading.
 
     Call `monitor.step(step, optimizer)` after every step of the optimiser. Training goes on bit for bit as without it:
@@ -182,12 +182,6 @@ class Monitor:
     def run(self) -> MonitoredRun:
         """All readings so far, from the file."""
         return load_run(self.path)
-
-    def __enter__(self) -> Monitor:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _is_due(self, step: int) -> bool:
         """Whether a reading is due at this step, by `every`; steps must grow."""

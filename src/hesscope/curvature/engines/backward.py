@@ -93,6 +93,6 @@ def size_of(tensor: Tensor) -> Tensor:
     return torch.clamp_min(norm / max(tensor.numel(), 1) ** 0.5, 1e-2).to(tensor)
 
 
-def noise_like(rng: Rng, like: Tensor) -> Tensor:
-    """Normal numbers in the shape of a tensor, the same on every device (with seven digits, which are drawn faster)."""
-    return torch.randn(like.shape, generator=rng.torch(), dtype=torch.float32, device="cpu").to(like)
+def noise_like(rng: Rng, like: Tensor, *shape: int) -> Tensor:
+    """Normal numbers in the shape of a tensor or another, the same on every device (with seven digits, drawn faster)."""
+    return torch.randn(shape or like.shape, generator=rng.torch(), dtype=torch.float32, device="cpu").to(like)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...rng import Rng
 from ..data import map_tensors
+from ..engines.backward import noise_like
 from ..models.conditions import running
 from ..models.functional_call import call_at
 from ..problem import Problem
@@ -118,8 +119,7 @@ def _projection(t: Tensor) -> Tensor:
 
 
 def _noise(like: Tensor, index: int) -> Tensor:
-    generator = Rng(0).child("faulty modules", index).torch()
-    return torch.randn(like.shape, generator=generator, dtype=torch.float64, device="cpu").to(like)
+    return noise_like(Rng(0).child("faulty modules", index), like)
 
 
 def _flat(tensors: Any) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...curvature import Problem
+from ...curvature.engines.backward import noise_like
 from ...curvature.losses.base import OutputLoss
 from ...errors import refuse
 from ...layers import Capture, CapturedLayer
@@ -115,10 +116,7 @@ def _check_together(matrix: Tensor, product: SecondDerivative, name: str) -> Non
     if not matrix.numel():
         return
     units, positions, m = product.layer.units(product.z.detach()).shape
-    noise = torch.randn(
-        units, positions * m, generator=Rng(0).child("kron", "together").torch(), dtype=torch.float64, device="cpu"
-    )
-    y = noise.to(matrix)
+    y = noise_like(Rng(0).child("kron", "together"), matrix, units, positions * m)
     ours, truth = (matrix @ y[..., None]).flatten(), product(y.view(units, positions, m)).flatten()
     if float((ours - truth).abs().max()) > _DIGITS.get(matrix.dtype, 1e-2) * float(matrix.abs().sum(-1).max()):
         refuse(

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from ...curvature.engines.backward import noise_like
 from ...curvature.losses.base import OutputLoss
 from ...curvature.losses.softmax import SoftmaxLoss
 from ...errors import refuse
+from ...layers.proof import pulled_back
 from ...rng import Rng
 from .chunk_run import ChunkRun
 
@@ -80,11 +82,8 @@ def _in_order(run: ChunkRun, nowhere_zero: bool = False) -> list[bool]:
     same_number = [run.shape(i)[0] == len(rows.f) for i in range(len(run.layers))]
     if not len(rows.f) or not any(same_number):
         return [False] * len(same_number)
-    draw = Rng(0).child("kron", "order").torch()
-    cotangent, weight = (
-        torch.randn(shape, generator=draw, dtype=torch.float64, device="cpu").to(rows.f)
-        for shape in (rows.f.shape, (len(rows.f), 1))
-    )
+    rng = Rng(0).child("kron", "order")
+    cotangent, weight = noise_like(rng, rows.f), noise_like(rng.child("weight"), rows.f, len(rows.f), 1)
     found = []
     for fits, plain, weighted in zip(
         same_number, run.gradients(cotangent), run.gradients(cotangent * weight), strict=True
@@ -104,14 +103,11 @@ def _found_owners(run: ChunkRun, index: int) -> Tensor:
     none = torch.full((len(f),), -1, device="cpu")
     if not f.requires_grad or not len(f):
         return none
-    u = torch.zeros_like(f, requires_grad=True)
-    (pulled,) = torch.autograd.grad(f, z, u, create_graph=True, retain_graph=True, materialize_grads=True)
+    u, pulled = pulled_back(f, z)
     if not pulled.requires_grad:
         return none
     units, positions, m = run.shape(index)
-    noise = torch.randn(
-        units, positions, m, generator=Rng(0).child("kron", "owners").torch(), dtype=torch.float64, device="cpu"
-    ).to(z)
+    noise = noise_like(Rng(0).child("kron", "owners"), z, units, positions, m)
     number = torch.arange(units, device=z.device)
 
     def image(tangent: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...errors import FileError, refuse
-from ...folders import StateFolder
+from ...folders import Closing, StateFolder
 from ...operators import Layout, LinearOperator
 from ...results.spectra import Estimate
 from ...rng import Rng
@@ -87,7 +86,7 @@ def kept_in(
         yield store
 
 
-class Store:
+class Store(Closing):
     """The folder of one run. `load` gives the last state that all processes share; `save` adds the next one."""
 
     def __init__(self, folder: str | os.PathLike[str], header: dict[str, Any], layout: Layout) -> None:
@@ -110,12 +109,6 @@ class Store:
     def close(self) -> None:
         """Let another run use the folder."""
         self.folder.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def load(self) -> tuple[Arrays, dict[int, Tensor]] | None:
         """The last complete state and the vectors it names, or None when the run has to start."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...curvature import Problem
+from ...curvature.engines.backward import noise_like
 from ...curvature.losses.base import OutputLoss
 from ...errors import refuse
 from ...layers import Capture, CapturedLayer, LayerFacts, capture, facts_of
@@ -194,9 +195,7 @@ def _reaches_the_loss(run: Capture, last: LayerFacts) -> bool:
     same, kept = _selected_rows(f, z)
     if not same:
         return False
-    cotangent = torch.randn(
-        f.shape, generator=Rng(0).child("structure", "output").torch(), dtype=torch.float64, device="cpu"
-    ).to(f)
+    cotangent = noise_like(Rng(0).child("structure", "output"), f)
     (pulled,) = torch.autograd.grad(f, z, cotangent, retain_graph=True)
     rows = pulled.reshape(-1, pulled.shape[-1])
     return torch.equal(rows if kept is None else rows[kept], cotangent)
