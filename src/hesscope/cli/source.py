@@ -63,6 +63,16 @@ class Source:
 
 
 @dataclass(frozen=True)
+class SourceAndFolder(Source):
+    """Which problem to look at, and where to write what is found."""
+
+    out: Path = Path("hesscope-out")
+    """Folder for what is found: results, tables and figures."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A problem with its name and, where there are any, its checkpoints along training."""
 

@@ -9,19 +9,15 @@ from typing import Literal
 from ...folders import StateFolder
 from ..output import CommandOutput
 from ..progress import ProgressBar
-from ..source import Source
+from ..source import SourceAndFolder
 
 
 @dataclass(frozen=True)
-class Blocks(Source):
+class Blocks(SourceAndFolder):
     """Frobenius norms of the blocks of the Hessian by layer, tensor, neuron, class or head."""
 
     by: Literal["layer", "tensor", "neuron", "class", "head"] = "layer"
     """What a block is."""
-    out: Path = Path("hesscope-out")
-    """Folder for the result and the figure."""
-    json: bool = False
-    """Print JSON for machines."""
 
     @property
     def kept(self) -> Path:

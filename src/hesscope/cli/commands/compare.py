@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import tyro
@@ -39,9 +39,7 @@ class Compare:
     json: bool = False
     """Print JSON for machines."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("compare",)
+    names: ClassVar = ("compare",)
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures

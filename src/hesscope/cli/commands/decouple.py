@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import ClassVar
 
 from ..output import CommandOutput
 from ..progress import ProgressBar
-from ..source import Source
+from ..source import SourceAndFolder
 
 
 @dataclass(frozen=True)
-class Decouple(Source):
+class Decouple(SourceAndFolder):
     """Compare each layer's Hessian with E[M] ⊗ E[xxᵀ]: eigenvalues, overlap of the top spaces, errors."""
 
     layer: tuple[str, ...] = ()
     """Layers to compare (default: every linear and convolutional one)."""
     k: int = 20
     """Eigenpairs to compare."""
-    out: Path = Path("hesscope-out")
-    """Folder for the results and the figure."""
-    json: bool = False
-    """Print JSON for machines."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("decouple-*", "decoupling")
+    names: ClassVar = ("decouple-*", "decoupling")
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...analysis.layers import compare_layer

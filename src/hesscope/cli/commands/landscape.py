@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...errors import refuse
 from ..optimizer import ChosenOptimizer
 from ..output import CommandOutput
 from ..progress import ProgressBar
-from ..source import Loaded, Source
+from ..source import Loaded, SourceAndFolder
 
 if TYPE_CHECKING:
     from ...curvature import Problem
 
 
 @dataclass(frozen=True)
-class LandscapeCommand(Source):
+class LandscapeCommand(SourceAndFolder):
     """The loss along eigenvectors, steepest descent, the optimiser's next step, random filters or the way to other
     checkpoints, beside its quadratic model, and the distance at which that model breaks."""
 
@@ -43,14 +43,8 @@ class LandscapeCommand(Source):
     """The model breaks where it is off by this share of its own terms."""
     seed: int = 0
     """Seed of random directions."""
-    out: Path = Path("hesscope-out")
-    """Folder for the result and the figures."""
-    json: bool = False
-    """Print JSON for machines."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("landscape", "landscape-*")
+    names: ClassVar = ("landscape", "landscape-*")
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...landscapes import landscape

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..output import CommandOutput
 from ..progress import ProgressBar
-from ..source import Source
+from ..source import SourceAndFolder
 
 
 @dataclass(frozen=True)
-class Layers(Source):
+class Layers(SourceAndFolder):
     """One row for each layer: trace, share, top eigenvalue, Frobenius norm, stable rank, Kronecker error."""
 
     tol: float = 0.03
@@ -21,14 +20,8 @@ class Layers(Source):
     """Leave out the comparison with Kronecker factors, which takes longest."""
     seed: int = 0
     """Seed of every random vector."""
-    out: Path = Path("hesscope-out")
-    """Folder for the result, the table (CSV and LaTeX) and the figure."""
-    json: bool = False
-    """Print JSON for machines."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("layers",)
+    names: ClassVar = ("layers",)
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...analysis.layer_table import measure_layers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...folders import StateFolder
 from ..output import CommandOutput
 from ..progress import ProgressBar
-from ..source import Source
+from ..source import SourceAndFolder
 
 if TYPE_CHECKING:
     from ...curvature import CurvatureOperator, Problem
@@ -19,7 +19,7 @@ MatrixChoice = Literal["hessian", "gauss-newton", "functional", "fisher"]
 
 
 @dataclass(frozen=True)
-class SpectrumCommand(Source):
+class SpectrumCommand(SourceAndFolder):
     """Spectral density and extreme eigenvalues of one curvature matrix."""
 
     matrix: MatrixChoice = "hessian"
@@ -34,18 +34,12 @@ class SpectrumCommand(Source):
     """Random vectors, at most."""
     steps: int = 80
     """Lanczos steps per random vector, at most."""
-    out: Path = Path("hesscope-out")
-    """Folder for the result and the figure."""
-    json: bool = False
-    """Print JSON for machines."""
 
     @property
     def kept(self) -> Path:
         return self.out / "spectrum-state"
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("spectrum",)
+    names: ClassVar = ("spectrum",)
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...linalg import eigenpairs, spectral_density

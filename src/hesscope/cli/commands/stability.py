@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..optimizer import ChosenOptimizer
 from ..output import CommandOutput
 from ..progress import ProgressBar
-from ..source import Source
+from ..source import SourceAndFolder
 
 
 @dataclass(frozen=True)
-class StabilityCommand(Source):
+class StabilityCommand(SourceAndFolder):
     """Curvature as the optimiser sees it against that optimiser's edge; what binds; what batches see."""
 
     optimizer: str | None = None
@@ -31,14 +30,8 @@ class StabilityCommand(Source):
     """Batches to look at, at most."""
     no_line_search: bool = False
     """Leave out the forward passes along the real next step."""
-    out: Path = Path("hesscope-out")
-    """Folder for the result and the figure."""
-    json: bool = False
-    """Print JSON for machines."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("stability",)
+    names: ClassVar = ("stability",)
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         from ...plots.export import save_figures
