@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..results.claims import Outcome
@@ -30,18 +30,8 @@ class Experiment:
     paper: Any
     run: Callable[[Any], Findings]
     claims: tuple[Declared, ...]
-    figures: Callable[[Outcome], dict[str, Any]]  # name -> matplotlib Figure
-    chosen: str
-
-    @staticmethod
-    def of(
-        module: str, title: str, source: str, *, quick: Any, default: Any, paper: Any, chosen: str = ""
-    ) -> Experiment:
-        """The recipe of a module, under the name of its place: its `run`, its `CLAIMS` and, where it has them, its `figures`."""
-        here = vars(sys.modules[module])
-        figures = here.get("figures", lambda outcome: {})
-        name = ".".join(module.split(".")[-2:])
-        return Experiment(name, title, source, quick, default, paper, here["run"], here["CLAIMS"], figures, chosen)
+    figures: Callable[[Outcome], dict[str, Any]] = field(default=lambda outcome: {})  # name -> matplotlib Figure
+    chosen: str = ""
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -52,3 +42,12 @@ class Experiment:
         """What a run measures, every claim judged."""
         data, measured = self.run(config)
         return Outcome(self.name, asdict(config), data, judge(self.claims, measured))
+
+
+def experiment(
+    module: str, title: str, source: str, *, quick: Any, default: Any, paper: Any, chosen: str = ""
+) -> Experiment:
+    """The recipe of a module, under the name of its place: its `run`, its `CLAIMS` and, where it has them, its `figures`."""
+    here, name = vars(sys.modules[module]), ".".join(module.split(".")[-2:])
+    figures = here.get("figures", lambda outcome: {})
+    return Experiment(name, title, source, quick, default, paper, here["run"], here["CLAIMS"], figures, chosen)

@@ -13,7 +13,7 @@ from ...plots.style import CYCLE, MUTED, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_most, equal
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._truth import double_backward_hessian, largest_gap
 
@@ -90,7 +90,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig1": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Spectrum of a ReLU network, cell by cell",
     "Cracking the Hessian, Figure 1",

@@ -11,7 +11,7 @@ from ...plots.style import MUTED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_least, equal, less
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._pairs import dense_eigenvalues, draw, rank_excess, stacked, standardised, summary
 
@@ -96,7 +96,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig10_13": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The pair that sums to tr(H)/D beyond the theorem",
     "Cracking the Hessian, Figures 10-13",

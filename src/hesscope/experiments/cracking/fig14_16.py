@@ -10,7 +10,7 @@ import numpy as np
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ..declared import between, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER, fig4
 from ._ensemble import PARAMETRIZATIONS
 from ._two_layer import (
@@ -118,7 +118,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Sharpness against norms (NTP, ReLU) and alignments",
     "Cracking the Hessian, Figures 14-16",

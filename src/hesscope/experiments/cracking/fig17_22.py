@@ -16,7 +16,7 @@ from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_most, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._ensemble import PARAMETRIZATIONS, Weights, pearson, sharpness, squared_norms, trained, widths_of
 
@@ -170,7 +170,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return drawn
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Sharpness of deep networks against knocked-out products",
     "Cracking the Hessian, Figures 17-22",

@@ -13,7 +13,7 @@ from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_most, equal, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._truth import double_backward_hessian, largest_gap
 from .fig9 import sink
@@ -136,7 +136,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig2": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Norms and attention sinks in the spectrum of self-attention",
     "Cracking the Hessian, Figure 2",

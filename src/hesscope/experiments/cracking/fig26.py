@@ -6,7 +6,7 @@ from typing import Any
 
 from ...results.claims import Outcome
 from ..declared import at_most, equal, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._ensemble import PARAMETRIZATIONS, pearson
 from ._two_layer import MOMENTS, draw_norm_correlations, norm_correlations
@@ -63,7 +63,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig26": draw_norm_correlations(result.data["correlation"], result.config["ends"], "trace")}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Trace against squared spectral, Frobenius and nuclear norms",
     "Cracking the Hessian, Figure 26",

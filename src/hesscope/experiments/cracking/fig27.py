@@ -13,7 +13,7 @@ from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_least, at_most, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 
 CLAIMS = (
@@ -185,7 +185,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig27": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Edge of stability in self-attention",
     "Cracking the Hessian, Figure 27",

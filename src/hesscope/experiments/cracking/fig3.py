@@ -13,7 +13,7 @@ from ...plots.style import new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_least, equal, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._pairs import decorrelated, draw, orthonormal_weights, rank_excess, stacked, standardised, summary
 
@@ -96,7 +96,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig3": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Two eigenvalues that sum to tr(H)/D",
     "Cracking the Hessian, Figure 3",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...results.claims import Outcome
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._two_layer import NORMS, Measured, Study, draw_norm_correlations, measure, norm_correlations
 
@@ -96,7 +96,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig4": draw_norm_correlations(tables, result.config["ends"], "sharpness")}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     f"Sharpness against squared {', '.join(NORMS)} norms",
     "Cracking the Hessian, Figure 4",

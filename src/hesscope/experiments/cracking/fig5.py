@@ -21,7 +21,7 @@ from ...zoo.presets import shakespeare
 from ...zoo.pretraining import NanoGPT, Pretraining, windows
 from ..declared import at_least, at_most, less
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 
 ALMOST = "“for almost all values”: nine of ten"
@@ -211,7 +211,7 @@ def _band(axis: Any, at: Any, lines: Any, ink: str, label: str) -> None:
     axis.fill_between(at, mean - error, mean + error, color=ink, alpha=0.2, lw=0)
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Gauss-Newton's top eigenvalue for the Hessian's, with and without attention",
     "Cracking the Hessian, Figures 5, 23, 24, 25",

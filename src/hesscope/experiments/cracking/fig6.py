@@ -18,7 +18,7 @@ from ...zoo.models import initialised_by
 from ...zoo.stories import WEIGHTS, Stories, chain_text, learn_text, long_stories, read_stories, stories_folder
 from ..declared import at_least, less, more
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 
 LARGER = "“the more prominent the attention sinks, the larger the outliers”"
@@ -183,7 +183,7 @@ def _line(axis: Any, at: Any, lines: Any, ink: str, label: str) -> None:
     axis.errorbar(at, lines.mean(0), error, fmt=".-", color=ink, lw=1.2, capsize=2, label=label)
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Attention sinks forced on a trained language model",
     "Cracking the Hessian, Figure 6",

@@ -12,7 +12,7 @@ from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import equal, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 
 CLAIMS = (
@@ -72,7 +72,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig7": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Data scale and the spectrum of a linear network",
     "Cracking the Hessian, Figure 7",

@@ -13,7 +13,7 @@ from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_least, equal, less
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 
 CLAIMS = (
@@ -155,7 +155,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig8": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Paired outliers along training",
     "Cracking the Hessian, Figure 8, Theorem 3.2",

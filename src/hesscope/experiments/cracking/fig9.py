@@ -12,7 +12,7 @@ from ...plots.style import MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_most, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 
 CLAIMS = (
@@ -92,7 +92,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig9": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Attention sinks, larger embedding",
     "Cracking the Hessian, Figure 9",

@@ -14,7 +14,7 @@ from ...plots.style import ACCENT, SEQUENTIAL, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import Estimate, less, more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import SOURCE, layer_squares, network, problem_of
 
 WIDTHS = ("d", "h1", "h2", "h3", "C")
@@ -140,7 +140,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"deep": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Which width drives the blocks of each layer?",
     "Dong et al. 2025, Appendix H (conjecture)",

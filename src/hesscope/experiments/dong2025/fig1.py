@@ -15,7 +15,7 @@ from ...rng import Rng
 from ...structure import block_norms, heat_map
 from ...zoo import load
 from ..declared import at_least, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import NEAR, SOURCE, Loss, diagonal_share, draw_map, map_bar, network, problem_of, within
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
@@ -86,7 +86,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig1": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Near-block-diagonal at initialisation, on images",
     "Dong et al. 2025, Figure 1",

@@ -18,7 +18,7 @@ from ...zoo import load
 from ...zoo.models import initialised_by
 from ...zoo.training import descend, drawn_batches
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import NEAR, SOURCE, Loss, diagonal_share, draw_map, map_bar
 
 LOSSES: tuple[Loss, ...] = ("CE", "MSE")
@@ -134,7 +134,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig10": figure, "shares": shares}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Collobert's binary problem",
     "Dong et al. 2025, Figure 10 (after Collobert 2004, Figures 7.3 and 7.5)",

@@ -12,7 +12,7 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import heat_map
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import NEAR, SOURCE, Loss, clustered_data, draw_map, layer_squares, map_bar, network, problem_of
 
 LOSSES: tuple[Loss, ...] = ("MSE", "CE")
@@ -119,7 +119,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return out
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Clusters do not make blocks, classes do",
     "Dong et al. 2025, Figures 11 and 12",

@@ -14,7 +14,7 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import block_norms, circulant_score, heat_map
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import (
     NEAR,
     SOURCE,
@@ -228,7 +228,7 @@ def _zoomed(part: Any, config: Any) -> Any:
     return figure
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The Hessian along training: blocks stay, stripes vanish",
     "Dong et al. 2025, Figures 2, 3 and 13",

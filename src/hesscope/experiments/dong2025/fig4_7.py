@@ -13,7 +13,7 @@ from ...rmt import block_limits
 from ...rng import Rng
 from ...structure import heat_map
 from ..declared import Measured, at_most, less, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import SOURCE, Loss, draw_map, gaussian_data, layer_squares, map_bar, network, problem_of
 
 CASES: tuple[tuple[str, bool, Loss], ...] = (
@@ -146,7 +146,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return out
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Four cases as the number of classes grows",
     "Dong et al. 2025, Figures 4-7",

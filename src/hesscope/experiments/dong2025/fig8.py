@@ -12,7 +12,7 @@ from ...measure import Array
 from ...results.claims import Outcome
 from ...rmt import block_limits
 from ..declared import Declared
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._limits import declared, draw, measured, realised, squared_norm, summary
 
 SOURCE = "Dong et al., Figure 8, Theorem 1"
@@ -58,7 +58,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, (r"$C^2\,\|H_{11}\|_F^2/d$", r"$C^4\,\|H_{12}\|_F^2/d$"))
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Block norms of a linear model over the number of classes",
     "Dong et al., Figure 8",

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from ...measure import Array
 from ...results.claims import Outcome
 from ...rmt import block_limits
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._limits import declared, draw, hidden_layer, measured, realised, squared_norm, summary
 
 CLAIMS = declared("Dong et al., Figure 9, Theorem 2", ("||H_11||²/d", "||H_12||²/d"), "C^-1")
@@ -51,7 +51,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, (r"$\|H_{11}\|_F^2/d$", r"$C\,\|H_{12}\|_F^2/d$"))
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Hidden-layer block norms over the number of classes",
     "Dong et al., Figure 9",

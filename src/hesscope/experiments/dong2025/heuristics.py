@@ -13,7 +13,7 @@ from ...results.claims import Outcome
 from ...rmt import block_limits
 from ...rng import Rng
 from ..declared import between, less, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import SOURCE
 from ._limits import hidden_layer, squared_norm
 
@@ -149,7 +149,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"heuristics": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The intuitive ratios, in numbers",
     "Dong et al. 2025, (18), (22), (28), (29), (38)-(40)",

@@ -14,7 +14,7 @@ from ...results.claims import Outcome
 from ...rmt import block_law
 from ...rng import Rng
 from ..declared import Declared, Measured, at_most, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import SOURCE
 
 BLOCKS = {"diagonal": (0, 0), "off-diagonal": (0, 1)}
@@ -128,7 +128,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"hidden_spectra": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The limiting spectra of hidden blocks",
     "Dong et al. 2025, Propositions 4 and 6, Lemmas 2 and 3",

@@ -22,7 +22,7 @@ from ...zoo.presets import shakespeare
 from ...zoo.pretraining import Pretraining, windows
 from ..declared import at_most, between, less, more
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import NEAR, SOURCE
 
 RATE = "“the ratio between the off-diagonal and diagonal blocks decays to zero at the rate of O(1/C)”: an exponent of -1, to a tenth"
@@ -233,7 +233,7 @@ def _error(values: Any) -> Any:
     return values.std(1, ddof=1) / values.shape[1] ** 0.5
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The language-model head on real text: along training, and the 1/C law",
     "beyond Dong et al. 2025",

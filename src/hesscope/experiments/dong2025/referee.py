@@ -23,7 +23,7 @@ from ...zoo.pretraining import windows
 from ...zoo.training import descend
 from ..declared import at_least, at_most, more
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import NEAR, SOURCE
 from .language_model import plain_text
 
@@ -244,7 +244,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"referee": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Near-block-diagonal or not: one matrix, seven measures, eight partitions",
     "Dong et al. 2025 against arXiv 2602.00816",

@@ -15,7 +15,7 @@ from ...results.claims import Outcome
 from ...rmt import block_law
 from ...rng import Rng
 from ..declared import at_most, less
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import SOURCE
 
 BLOCKS = ("diagonal", "off_diagonal")
@@ -95,7 +95,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"spectra": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The limiting spectra of single blocks",
     "beyond Dong et al. 2025 (Proposition 2)",

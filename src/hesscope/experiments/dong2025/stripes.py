@@ -18,7 +18,7 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import heat_map
 from ..declared import between, less, more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import SOURCE, draw_maps, network, problem_of
 
 CLAIMS = (
@@ -208,7 +208,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"stripes": pictures, "terms": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "When H_wv is striped: the two terms of (30) and the number of examples against d C",
     "Dong et al. 2025, Finding 2, (30)-(33)",

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from ...measure import Array
 from ...results.claims import Outcome
 from ...rmt import block_limits
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._limits import declared, draw, hidden_layer, measured, realised, squared_norm, summary
 from .fig9 import Config
 
@@ -65,7 +65,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {part: draw(replace(outcome, data=outcome.data[part]), labels[part])["dong2025.theorem2"] for part in PARTS}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Hidden blocks under MSE and output blocks under CE over the number of classes",
     "Dong et al., Theorem 2, Propositions 6 and 7",

@@ -20,7 +20,7 @@ from ...structure import structure_history
 from ...zoo import load
 from ...zoo.models import initialised_by
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import SOURCE, train
 
 LAYERS = ("conv1", "conv2", "fc")
@@ -104,7 +104,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"cnn": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "A convolutional network by channel and neuron",
     "beyond Dong et al. 2025",

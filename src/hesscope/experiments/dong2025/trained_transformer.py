@@ -16,7 +16,7 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import BlockNorms, block_norms, output_block_norms
 from ..declared import at_most, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._measured import NEAR, SOURCE
 from ._stories import language
 
@@ -146,7 +146,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"transformer": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "A trained transformer by head, neuron and token",
     "beyond Dong et al. 2025",

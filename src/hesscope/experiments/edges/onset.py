@@ -14,7 +14,7 @@ from ...step_stability import read_edge, read_optimizer
 from ...step_stability.line_search import critical_step
 from ...step_stability.matching import members_of
 from ..declared import Measured, at_least
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._models_of_runs import FrozenStep, QuadraticLoss, RealLoss, TorchStep, losses_of
 from ._runs import INKS, FullBatchRun, at_checkpoints, runs_of, synthetic_of
 from .spikes import SHARE, SOURCE, SPIKE, WITHIN
@@ -178,7 +178,7 @@ def _short(key: str) -> str:
     }[key]
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Where spikes begin, and which assumption of the edge fails",
     SOURCE,

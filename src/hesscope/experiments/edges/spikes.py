@@ -15,7 +15,7 @@ from ...results.claims import Outcome
 from ...step_stability import Preconditioned, binding, read_edge, read_optimizer
 from ...step_stability.reading import reading_of
 from ..declared import at_least
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._runs import INKS, FullBatchRun, at_checkpoints, runs_of, synthetic_of
 
 SOURCE = "docs/theory/stability.md"
@@ -135,7 +135,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"spikes": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Spikes on either side of the predicted rate, and the edge without the binding layer",
     SOURCE,

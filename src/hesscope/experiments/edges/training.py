@@ -12,7 +12,7 @@ from ...plots.style import THEORY, new_figure
 from ...results.claims import Outcome
 from ...step_stability import read_edge
 from ..declared import at_most, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._runs import INKS, FullBatchRun, checkpoints, runs_of, synthetic_of
 
 SOURCE = "Cohen et al. 2021, 2022"
@@ -99,7 +99,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"training": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Four optimisers along full-batch training, against their edges",
     SOURCE,

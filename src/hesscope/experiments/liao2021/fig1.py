@@ -12,7 +12,7 @@ from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import less, more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import (
     AVERAGED,
@@ -140,7 +140,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig1": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Hessian spectra of logistic regression and phase retrieval",
     f"{PAPER}, Figure 1",

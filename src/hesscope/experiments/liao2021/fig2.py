@@ -11,7 +11,7 @@ from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, at_most, equal, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import AVERAGED, SHRINK, Config, alternating, distance, draw, gaussian, law_claim, panel, pooled, repeated
 
@@ -77,7 +77,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig2": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Bounded and unbounded, single-bulk and two-bulk Hessian spectra",
     f"{PAPER}, Figure 2",

@@ -11,7 +11,7 @@ from ...results.claims import Outcome
 from ...rmt import GLM, MarchenkoPastur
 from ...rng import Rng
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import AVERAGED, Config, alternating, distance, draw, law_claim, panel, pooled, repeated
 
@@ -80,7 +80,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig3": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Marchenko-Pastur-like and other Hessian spectra",
     f"{PAPER}, Figure 3",

@@ -12,7 +12,7 @@ from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, equal, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 from ._sweep import deviation, draw_sweep, simulated, theory
@@ -86,7 +86,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig4": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Phase transition of the spike due to the data",
     f"{PAPER}, Figure 4",

@@ -12,7 +12,7 @@ from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_least, at_most, less, more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import alternating, distance, draw, law_claim, panel, pooled, repeated
 from ._sweep import deviation, draw_sweep, simulated, theory
@@ -120,7 +120,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig5": figure, "fig5_wide": wide}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The left spike due to the model and its transitions",
     f"{PAPER}, Figure 5",

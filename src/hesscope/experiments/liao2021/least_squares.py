@@ -18,7 +18,7 @@ from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
 from ..declared import more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import SHRINK, at_two_sizes, distance, histogram, law_claim, pooled
 
@@ -129,7 +129,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"least_squares": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The Hessian at a fitted w",
     "Liao & Mahoney, footnote 4",

@@ -18,7 +18,7 @@ from ...results.claims import Outcome
 from ...rmt import GLM
 from ...rng import Rng
 from ..declared import at_most, less, more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import PAPER
 from ._runs import SHRINK, at_two_sizes, distance, draw, law_claim, panel, pooled, repeated
 
@@ -135,7 +135,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"trimming": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Trimming the weights of phase retrieval",
     "Liao & Mahoney, Remark 1",

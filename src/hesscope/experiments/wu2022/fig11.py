@@ -13,7 +13,7 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._trained import CIFAR, Setting, trained
 
 SOURCE = "Wu et al., Figures 11 to 15, Definition F.1"
@@ -116,7 +116,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Eigenvector correspondence matrices of LeNet5",
     "Wu et al., Figures 11 to 15",

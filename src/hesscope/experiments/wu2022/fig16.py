@@ -13,7 +13,7 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._pretrained import problem_of
 from ._trained import Setting
 
@@ -54,7 +54,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"inputs": plots.correspondences({f"{name}, with E[xxᵀ]": found for name, found in outcome.data.items()})}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Eigenvector correspondence matrices of VGG11",
     "Wu et al., Figures 16 to 18",

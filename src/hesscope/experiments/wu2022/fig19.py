@@ -14,7 +14,7 @@ from ...kron import Decoupling, decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_most, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._trained import CIFAR, Setting, examples, trained
 
 SOURCE = "Wu et al., Figures 19 and 20, Section F.4"
@@ -109,7 +109,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Both factors and the error of the conjecture along training",
     "Wu et al., Figures 19 and 20",

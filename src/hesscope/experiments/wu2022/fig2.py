@@ -11,7 +11,7 @@ from ...kron import decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._spectra import closeness, widest_gap
 from ._trained import MNIST, Setting, trained, untrained
 
@@ -95,7 +95,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Exact and decoupled layer-wise Hessians of F-200²",
     "Wu et al., Figure 2",

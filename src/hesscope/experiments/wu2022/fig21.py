@@ -14,7 +14,7 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import Measured, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._trained import CIFAR, Setting, trained
 
 SOURCE = "Wu et al., Figure 21, Section G.2"
@@ -73,7 +73,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Matricised top eigenvectors are nearly of rank one",
     "Wu et al., Figures 1(b) and 21",

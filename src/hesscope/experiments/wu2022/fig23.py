@@ -13,7 +13,7 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._overlaps import arrays
 from ._spectra import closeness
 from ._trained import Setting, only_setting, trained
@@ -144,7 +144,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Where the overlap of models does not peak at the output dimension",
     "Wu et al., Figures 9, 10 and 23 to 28",

@@ -13,7 +13,7 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._trained import MNIST, Setting, trained, untrained
 
 SOURCE = "Wu et al., Figures 29 and 30, Section G.5"
@@ -96,7 +96,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Clustering of logit gradients",
     "Wu et al., Figures 29 and 30",

@@ -12,7 +12,7 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._spectra import closeness, widest_gap
 from ._trained import Setting, trained, untrained
 
@@ -76,7 +76,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"spectra": plots.curves(panels, "index", "eigenvalue", log=True)}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Spectra of output Hessians and layer Hessians",
     "Wu et al., Figure 3",

@@ -12,7 +12,7 @@ from ...pacbayes import Certificate, Settings
 from ...plots.style import panel_grid
 from ...results.claims import Outcome
 from ..declared import less
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._bounds import ROWS, Training, certificates, prepare
 
 SOURCE = "Wu et al., Appendix H, Figure 31"
@@ -102,7 +102,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"variances": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Posterior variance against Hessian eigenvalue",
     "Wu et al., Figure 31",

@@ -12,7 +12,7 @@ from ...kron import ModelOverlap, model_overlap
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, between, less, more, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._overlaps import arrays, beyond_chance, starts_high
 from ._trained import MNIST, Setting, trained
 
@@ -81,7 +81,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"overlap": plots.model_overlaps(outcome.data)}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Overlap of the top eigenspaces of independently trained models",
     "Wu et al., Figures 1 and 4",

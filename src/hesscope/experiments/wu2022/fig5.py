@@ -12,7 +12,7 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._spectra import closeness
 from ._trained import MNIST, Setting, trained
 
@@ -75,7 +75,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The full Hessian from output Hessians and mean inputs",
     "Wu et al., Figures 2(c, d) and 5",

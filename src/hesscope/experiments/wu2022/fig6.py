@@ -11,7 +11,7 @@ from ...kron import model_overlap
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, between, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._overlaps import arrays, at_outputs, beyond_chance, starts_high
 from ._trained import Setting, trained
 
@@ -78,7 +78,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"overlap": plots.model_overlaps(outcome.data)}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Overlap of models trained with different hyper-parameters",
     "Wu et al., Figure 6",

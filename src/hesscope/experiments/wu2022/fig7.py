@@ -12,7 +12,7 @@ from ...kron import decouple, model_overlap
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._overlaps import arrays, beyond_chance, starts_high
 from ._trained import Setting, trained
 
@@ -83,7 +83,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Overlap of the top eigenspaces in VGG11 and ResNet18",
     "Wu et al., Figures 7 and 8",

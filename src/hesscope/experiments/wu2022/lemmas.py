@@ -15,7 +15,7 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import Declared, at_most, less, more, standard_errors
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from . import _appendix as of
 
 SOURCE = "Wu et al., Appendix B"
@@ -298,7 +298,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"lemmas": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "The lemmas of Appendix B, one by one",
     "Wu et al., Lemmas B.1 to B.25, Corollaries B.1 to B.5",

@@ -12,7 +12,7 @@ from ...linalg import eigenpairs
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._pretrained import problem_of
 from ._trained import Setting
 
@@ -89,7 +89,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Kronecker forms of convolutions, with their errors",
     "Wu et al., (33) and Section F.2.2; Van Loan & Pitsianis (1993)",

@@ -12,7 +12,7 @@ from ...plots.style import MUTED, THEORY, panel_grid
 from ...results.claims import Outcome
 from ..declared import Measured, at_most, less
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._bounds import PRINTED, ROWS, Row, Training, certificates, prepare, table, with_data_prior
 from ._printed import known_rows
 
@@ -145,7 +145,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"bounds": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "PAC-Bayes bounds in Hessian eigenbases",
     "Wu et al., Table 10",

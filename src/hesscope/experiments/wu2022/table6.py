@@ -9,7 +9,7 @@ import numpy as np
 
 from ...results.claims import Outcome
 from ..declared import at_least, more
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_6, TABLE_7, known_rows
 from ._trained import Setting, only_setting
@@ -67,7 +67,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, ROWS)
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Inputs of hidden layers are close to their mean direction",
     "Wu et al., Tables 6 and 7",

@@ -13,7 +13,7 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._printed import TABLE_8
 from ._trained import Setting, TrainedModels, only_setting, trained, untrained
 
@@ -113,7 +113,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"overlap": plots.bars(groups, values, "overlap with the top space", marks={"printed": marks})}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Closed-form eigenspaces of output Hessians",
     "Wu et al., Table 8",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...results.claims import Outcome
 from ..declared import less
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._inputs import declared, draw, in_rows, measure, setting_of
 from ._printed import TABLE_9, known_rows
 from ._trained import Setting, only_setting
@@ -58,7 +58,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, TABLE_9)
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Batch-norm removes the rank-one structure of inputs",
     "Wu et al., Table 9",

@@ -18,7 +18,7 @@ from ...plots.style import THEORY
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import less, standard_errors
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 
 SOURCE = "Wu et al., Theorems 4.1 and 4.2"
 # With π_i = Φ(g/√(π-1)), g standard normal, rows of W and of W Π have cos² = E[π]²/E[π²] as n grows, and
@@ -149,7 +149,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"theorems": figure}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Random two-layer networks of growing width",
     "Wu et al., Theorems 4.1 and 4.2",

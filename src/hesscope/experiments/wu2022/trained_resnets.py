@@ -14,7 +14,7 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, between, less, more
 from ..long_runs import progress
-from ..recipe import Experiment, Findings
+from ..recipe import Findings, experiment
 from ._moments import closeness, input_moments
 from ._pretrained import PRETRAINED, published
 from ._printed import TABLE_7
@@ -124,7 +124,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"inputs": inputs, "decoupled": bars}
 
 
-EXPERIMENT = Experiment.of(
+EXPERIMENT = experiment(
     __name__,
     "Inputs and decoupling in trained ResNets",
     "Wu et al., Tables 6 and 7, Figure 2, on networks of our own choice",
