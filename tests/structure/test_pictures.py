@@ -71,3 +71,17 @@ def test_bars_stand_for_the_layers() -> None:
     heights = [bar.get_height() for bar in axis.patches]
     assert heights[:3] == [0.5, 0.25, 0.75]
     assert np.isnan(heights[3])
+
+
+def test_short_logarithmic_axes_have_plain_numbers_and_places_that_were_set_stay(tmp_path: Any) -> None:
+    figure, axes = new_figure(1, 3)
+    for axis, top in zip(axes, (3.0, 30.0, 3000.0), strict=True):
+        axis.semilogy([1, 2], [1.5, top])
+    axes[0].set_xscale("log")
+    axes[0].set_xticks([1, 2], ["one", "two"])
+    figure.savefig(tmp_path / "short.png")
+    texts = [[label.get_text() for label in axis.get_yticklabels()] for axis in axes]
+    assert {"1.5", "2", "2.5", "3"} <= set(texts[0])
+    assert {"2", "5", "10", "20"} <= set(texts[1])
+    assert any("10^{3}" in text for text in texts[2])
+    assert [label.get_text() for label in axes[0].get_xticklabels()] == ["one", "two"]

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 from ..results.claims import Claim
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-Rule = Literal["<=", ">=", "<", ">", "in"]
+Rule = Literal["<=", ">=", "<", ">", "in", "±"]
 Basis = Literal["paper", "sampling theory", "convention"]  # ours, where the paper has words and no number
-Measured = float | str | tuple[float, str]  # a number, why there is none, or a number and how to show it
+
+
+class Estimate(NamedTuple):
+    """A number to stand beside the paper's, how many standard errors lie between the two, and how to show it."""
+
+    value: float
+    score: float
+    shown: str
+
+
+Measured = float | str | tuple[float, str] | Estimate  # a number, why there is none, or a number and how to show it
 
 
 @dataclass(frozen=True)
@@ -41,10 +51,12 @@ class Declared:
         """The rule in words."""
         if isinstance(self.limit, tuple):
             return f"{self.limit[0]:.4g} to {self.limit[1]:.4g}"
+        if self.rule == "±":
+            return f"{self.printed:.4g} to {self.limit:.4g} standard errors"
         return f"{self.rule} {self.limit:.4g}"
 
     def agrees(self, value: float) -> bool:
-        """Whether the number is one of those that agree."""
+        """Whether the number is one of those that agree; of "±", the number of standard errors."""
         if isinstance(self.limit, tuple):
             return self.limit[0] <= value <= self.limit[1]
         return {
@@ -52,10 +64,15 @@ class Declared:
             ">=": value >= self.limit,
             "<": value < self.limit,
             ">": value > self.limit,
+            "±": value <= self.limit,
         }[self.rule]
 
     def judged(self, measured: Measured | None) -> Claim:
         """The claim beside what was measured; a text says why nothing could be."""
+        if measured is not None and not isinstance(measured, str):
+            assert (self.rule == "±") == isinstance(measured, Estimate), f"{self.id}: an estimate of the printed number"
+        if isinstance(measured, Estimate):
+            return self._claim(measured.value, measured.shown, self.agrees(measured.score))
         value, shown = measured if isinstance(measured, tuple) else (measured, "")
         if value is None or isinstance(value, str):
             return self._claim(None, value or "not measured at this size", None)
@@ -105,9 +122,13 @@ def between(id: str, where: str, says: str, low: float, high: float, because: st
 def standard_errors(
     id: str, where: str, says: str, *, printed: float | None = None, corrected: bool = False
 ) -> Declared:
-    """Deviation over its standard error, at most 4: what chance exceeds once in 16,000 draws of a normal law."""
+    """Deviation over its standard error, at most 4: what chance exceeds once in 16,000 draws of a normal law.
+
+    With a `printed` number, what is measured is an `Estimate` of it: the two stand beside each other, in one unit.
+    """
     because = "4 standard errors of the measurement"
-    return Declared(id, where, says, "<=", 4.0, because, "sampling theory", printed, corrected)
+    rule: Rule = "<=" if printed is None else "±"
+    return Declared(id, where, says, rule, 4.0, because, "sampling theory", printed, corrected)
 
 
 def equal(id: str, where: str, says: str, tolerance: float = 1e-10, *, corrected: bool = False) -> Declared:

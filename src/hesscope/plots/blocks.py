@@ -12,11 +12,13 @@ from .picture import layer_spans, log_sizes
 from .style import CYCLE, SEQUENTIAL, new_figure
 
 
-def draw_heat(axis: Any, image: Any, bounds: Any = (), title: str = "", names: Sequence[str] = ()) -> Any:
-    """|H| on a square-root colour scale up to its 99.9 % quantile, tensors outlined and, where there is room, named."""
+def draw_heat(
+    axis: Any, image: Any, bounds: Any = (), title: str = "", names: Sequence[str] = (), top: float | None = None
+) -> Any:
+    """|H| on a square-root colour scale up to `top` (its 99.9 % quantile), tensors outlined and, where there is room, named."""
     picture, shrunk = _no_finer_than(axis, np.sqrt(np.asarray(image)))
     bounds = [start / shrunk for start in bounds]
-    top = float(np.quantile(picture, 0.999)) or 1.0
+    top = top or float(np.quantile(picture, 0.999)) or 1.0
     axis.grid(False)
     drawn = axis.imshow(picture, cmap=SEQUENTIAL, vmin=0, vmax=top, interpolation="nearest")
     for start in bounds[1:]:

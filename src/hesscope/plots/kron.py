@@ -90,22 +90,24 @@ def curves(
             axis.set_yscale("log")
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel if column % columns == 0 else "")
         axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.legend(frameon=False, fontsize=8)
+        axis.legend(frameon=len(lines) > 3, fontsize=8)  # a frame where lines may pass behind
     return figure
 
 
 def bars(
-    groups: Sequence[str], values: Mapping[str, ArrayLike], ylabel: str, marks: Sequence[float] | None = None
+    groups: Sequence[str],
+    values: Mapping[str, ArrayLike],
+    ylabel: str,
+    marks: Mapping[str, Sequence[float]] | None = None,
 ) -> Any:
-    """Bars by name beside each other, for every group; `marks` are the paper's own numbers."""
+    """Bars by name beside each other, for every group; `marks` are the paper's own numbers for the bars of a name."""
     figure, axis = new_figure(1, 1, width=min(10.0, max(5.0, 0.7 * len(groups) + 2)), height=3.4)
     width = 0.8 / len(values)
     for i, (name, heights) in enumerate(values.items()):
-        axis.bar(
-            np.arange(len(groups)) + (i - (len(values) - 1) / 2) * width, heights, width, label=name, color=CYCLE[i]
-        )
-    if marks is not None:
-        axis.plot(range(len(groups)), marks, "_", color=THEORY, ms=22, mew=2, label="paper")
+        places = np.arange(len(groups)) + (i - (len(values) - 1) / 2) * width
+        axis.bar(places, heights, width, label=name, color=CYCLE[i])
+        if marks is not None and name in marks:
+            axis.plot(places, marks[name], "D", color="white", mec="black", ms=6, label="paper's number")
     turned = {"rotation": 35, "ha": "right"} if len(groups) > 4 else {}
     axis.set_xticks(range(len(groups)), groups, fontsize=8, **turned)
     axis.set_ylabel(ylabel)
@@ -145,11 +147,20 @@ def clusters(panels: Mapping[str, ArrayLike]) -> Any:
     figure, axes = new_figure(1, len(panels), width=4.4, height=4.2, squeeze=False)
     for axis, (name, embedded) in zip(axes.flat, panels.items(), strict=True):
         points = np.asarray(embedded)
-        axis.scatter(points[..., 0], points[..., 1], s=0)
-        for i in range(points.shape[0]):
-            for j in range(points.shape[1]):
-                colour = f"C{j % 10}" if points.shape[1] > len(CYCLE) else CYCLE[j]
-                axis.text(*points[i, j], str(i), color=colour, fontsize=8, ha="center", va="center")
-        axis.set(title=f"{name}\ncolour: logit, number: class", xticks=[], yticks=[])
+        inks = [f"C{j % 10}" if points.shape[1] > len(CYCLE) else CYCLE[j] for j in range(points.shape[1])]
+        apart = np.linalg.norm(points[:, None] - points[None], axis=-1) + 1e9 * np.eye(len(points))[:, :, None]
+        room = float(np.median(apart.min(0))) / float(np.ptp(points[..., 0]))  # of a digit, as a part of the width
+        for j, ink in enumerate(inks):
+            if room < 0.01:  # digits on top of each other say nothing
+                axis.scatter(*points[:, j].T, s=12, color=ink, alpha=0.6, linewidths=0)
+                axis.annotate(
+                    f"logit {j}", points[:, j].mean(0), (7, 3), textcoords="offset points", color=ink, fontsize=8
+                )
+                continue
+            axis.scatter(*points[:, j].T, s=0)
+            for i, place in enumerate(points[:, j]):
+                axis.text(*place, str(i), color=ink, fontsize=8, ha="center", va="center")
+        said = "one dot for each class" if room < 0.01 else "number: class"
+        axis.set(title=f"{name}\ncolour: logit, {said}", xticks=[], yticks=[])
         axis.set(xlabel="t-SNE 1", ylabel="t-SNE 2")
     return figure

@@ -39,6 +39,10 @@ def new_figure(
         def _repr_png_(self) -> bytes:
             return png_of(self, 90)
 
+        def savefig(self, *args: Any, **kwargs: Any) -> None:
+            plain_logs(self)
+            super().savefig(*args, **kwargs)
+
     # Beyond a page's width letters shrink with the whole: panels beside each other grow narrower instead.
     width = min(width, max(WIDEST / columns, NARROWEST)) if columns > 1 else width
     figure = NotebookFigure(figsize=(width * columns, height * rows), layout="constrained", dpi=130)
@@ -47,6 +51,23 @@ def new_figure(
     for axis in figure.axes:
         quiet(axis)
     return figure, axes
+
+
+def plain_logs(figure: Any) -> None:
+    """On logarithmic axes of less than two decades 0.5, 1, 2 in the place of 5 x 10^-1: places that were set stay."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), LogLocator) or high >= 100 * low:
+                continue
+            wide = high > 4 * low
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator(5, steps=[1, 2, 5, 10]))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+            if not wide:
+                axis.set_minor_locator(NullLocator())
 
 
 def png_of(figure: Any, dpi: float | str = "figure") -> bytes:

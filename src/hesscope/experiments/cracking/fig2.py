@@ -126,7 +126,10 @@ def figures(result: Outcome) -> dict[str, Any]:
         axis.plot(places, data[name][:, 0], color=THEORY, label="bulk ±γ")
         axis.plot(places, -data[name][:, 0], color=THEORY)
         axis.set(xlabel=label, ylabel="eigenvalue")
-        axis.set_yscale("symlog", linthresh=1e-2)
+        axis.set_yscale("asinh", linear_width=5e-3)  # smooth where logarithmic turns linear
+        low, high = axis.get_ylim()
+        powers = 10.0 ** np.arange(-2, 3)  # smaller ones would lie on top of zero
+        axis.set_yticks([*(-powers[-powers > low])[::-1], 0, *powers[powers < high]])
         if name != "sink":
             axis.set_xscale("log")
     axes[0].legend(fontsize=8)

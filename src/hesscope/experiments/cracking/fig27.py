@@ -9,7 +9,7 @@ import numpy as np
 
 from ...closed_form import SOFTMAX, attention_scalars, self_attention
 from ...measure import Array
-from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
+from ...plots.style import ACCENT, MEASURED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import at_least, at_most, less, more
@@ -129,7 +129,9 @@ def run(config: Config) -> Findings:
         "trace-grows": float(path["trace"][crossing] / path["trace"][0]),
         "moments-grow": float(path["m_1"][crossing] / path["m_1"][0]),
         "crosses": crossing / config.steps if above.size else 1.0,
-        "bounds": float(np.max((path["outlier"] - path["upper"]) / path["upper"])),
+        "bounds": float(
+            np.max(np.maximum(path["outlier"] - path["upper"], path["lower"] - path["outlier"]) / path["upper"])
+        ),
         "rates": float(around.count("edge of stability")),
         "drawn": (float(fates.count("edge of stability")), f"{fates.count('edge of stability')} of {len(fates)}"),
         "not-universal": float(len(set(kinds.values()) - {"edge of stability"})),
@@ -164,14 +166,14 @@ def figures(result: Outcome) -> dict[str, Any]:
     axes[0, 0].axhline(edge, color=THEORY, ls="--", label="2 / learning rate")
     axes[0, 1].semilogy(path["loss"], color=MEASURED, lw=1, label="loss")
     axes[0, 1].semilogy(path["residual"], color=ACCENT, lw=1, label="|residual|")
-    axes[1, 0].plot(path["upper"], color=MUTED, lw=1, label="upper bound of (121)")
     axes[1, 0].plot(path["outlier"], color=MEASURED, lw=1, label="largest outlier")
-    axes[1, 0].plot(path["lower"], color=MUTED, lw=1, ls=":", label="lower bound of (121)")
+    axes[1, 0].plot(path["upper"], color=THEORY, lw=1, ls="--", label="upper bound of (121)")
+    axes[1, 0].plot(path["lower"], color=ACCENT, lw=1, ls=":", label="lower bound of (121)")
     for name, label in (("m_1", r"$|m_1|$"), ("m_2", r"$|m_2|$"), ("m_3", r"$|m_3|$")):
         axes[1, 1].plot(path[name], lw=1, label=label)
     axes[2, 0].plot(path["trace"], color=MEASURED, lw=1, label="trace")
-    for name, label in (("value", r"$|w_V|$"), ("queries", r"$|w_Q|$"), ("keys", r"$|w_K|$")):
-        axes[2, 1].plot(path[name], lw=1, label=label)
+    for name, label, line in (("value", r"$|w_V|$", "-"), ("queries", r"$|w_Q|$", "-"), ("keys", r"$|w_K|$", "--")):
+        axes[2, 1].plot(path[name], line, lw=1, label=label)  # queries and keys become alike
     labels = ("sharpness", "loss, residual", "outlier and its bounds", "moments", "trace of H", "norm")
     for axis, label in zip(axes.flat, labels, strict=True):
         axis.set(xlabel="step of gradient descent", ylabel=label)

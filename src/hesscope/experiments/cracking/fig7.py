@@ -67,6 +67,7 @@ def figures(result: Outcome) -> dict[str, Any]:
     axis.plot(data["variances"], data["prediction"], "--", color=THEORY, lw=1, label=r"$\sigma^2(|w|^2 + |v|^2)$")
     axis.set(xlabel=r"input variance $\sigma_x^2$", ylabel="eigenvalue", title="Data scale moves the whole spectrum")
     axis.set_yscale("symlog", linthresh=0.1)
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(fontsize=8, loc="center right")
     return {"fig7": figure}
 

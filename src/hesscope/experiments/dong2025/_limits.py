@@ -101,11 +101,16 @@ def measured(data: dict[str, Any]) -> dict[str, Measured]:
     predicted = data["predicted"]
     mean, error = _extrapolated(data["realisations"], data["smaller"])
     scores = np.abs(mean - predicted) / np.hypot(error, data["predicted_error"])
-    away = np.abs(mean * count[:, None] ** powers / data["limit"] - 1)
+    scale = count[:, None] ** powers / data["limit"]
+    away = np.abs(mean * scale - 1)
+    begin, noise_there = np.abs(predicted[0] * scale[0] - 1), error[0] * scale[0]
     found: dict[str, Measured] = {}
     for k, key in enumerate(("diagonal", "off-diagonal")):
         found[key] = float(scores[:, k].max())
-        found[f"{key}-approach"] = float(away[-1, k] / away[0, k])
+        # u_ij is its constant at every C: two distances that are noise have a quotient that says nothing.
+        told = begin[k] > 4 * noise_there[k]
+        way = "at the smallest C the limit is within 4 standard errors of the constant: no way to go"
+        found[f"{key}-approach"] = float(away[-1, k] / away[0, k]) if told else way
     logs = np.log(count) - np.log(count).mean()
     relative = np.hypot(error[:, 0] / mean[:, 0], error[:, 1] / mean[:, 1])
     noise = float(np.sqrt(((logs * relative) ** 2).sum()) / (logs**2).sum())  # of a least-squares slope

@@ -123,13 +123,14 @@ def draw_maps(figure: Any, axes: Any, pictures: Any, bounds: Any, titles: Sequen
 def draw_map(axis: Any, picture: Any, bounds: Any = (), title: str = "", names: Sequence[str] = ()) -> Any:
     """|H| relative to its own 99.9 % quantile, so that one colour bar serves several."""
     largest = float(np.quantile(picture, 0.999)) or 1.0
-    return draw_heat(axis, np.asarray(picture) / largest, bounds, title, names)
+    return draw_heat(axis, np.asarray(picture) / largest, bounds, title, names, top=1.0)
 
 
 def map_bar(figure: Any, axes: Any, drawn: Any) -> None:
     """The colour bar of such maps."""
     panels = list(np.atleast_1d(axes).flat)
-    figure.colorbar(drawn, ax=panels, shrink=0.7, pad=0.01).set_label("√(|H| / its 99.9 % quantile)", fontsize=8)
+    bar = figure.colorbar(drawn, ax=panels, shrink=0.7, pad=0.01, extend="max")
+    bar.set_label("√(|H| / its 99.9 % quantile)", fontsize=8)
 
 
 NEAR = "“near-block-diagonal”: the diagonal blocks hold more of the squared norm than all others together"

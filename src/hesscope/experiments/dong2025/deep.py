@@ -13,7 +13,7 @@ from scipy import stats
 from ...plots.style import ACCENT, SEQUENTIAL, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
-from ..declared import less, more, standard_errors
+from ..declared import Estimate, less, more, standard_errors
 from ..recipe import Experiment, Findings
 from ._measured import SOURCE, layer_squares, network, problem_of
 
@@ -62,22 +62,27 @@ def run(config: Config) -> Findings:
     up = np.array([_elasticities(config, tuple(range(p + 2)), [p])[:, 0] for p in range(3)])
     alone, downstream, upstream = every.mean(1), down.mean(1), up.mean(1)
     measured: dict[str, Any] = {
-        "output": _score(every[4, :, 3], -1.0),
+        "output": _beside(every[4, :, 3], -1.0),
         "bottleneck": float(alone[2:, 0].min() - downstream[0]),
     }
     for p, layer in enumerate(LAYERS[:3]):
         measured[f"own-{layer}"] = float(alone[p + 1, p])
-        measured[f"downstream-{layer}"] = _score(down[p], -0.5)
+        measured[f"downstream-{layer}"] = _beside(down[p], -0.5)
         measured[f"upstream-{layer}"] = float(upstream[p] - downstream[p])
     data = {"alone": alone, "downstream": downstream, "upstream": upstream}
+    data |= {"downstream_error": _errors(down), "upstream_error": _errors(up)}
     return data, measured
 
 
-def _score(values: Any, expected: float) -> tuple[float, str]:
-    """Standard errors from the expected exponent, as the normal deviate of the same probability under Student's law."""
+def _beside(values: Any, expected: float) -> Estimate:
+    """The exponent; standard errors count as the normal deviate of the same probability under Student's law."""
     error = values.std(ddof=1) / np.sqrt(len(values))
     score = stats.norm.isf(max(stats.t.sf(abs(values.mean() - expected) / error, len(values) - 1), 1e-300))
-    return float(score), f"{values.mean():.3f} ± {error:.3f}"
+    return Estimate(float(values.mean()), float(score), f"{values.mean():.3f} ± {error:.3f}")
+
+
+def _errors(values: Any) -> Any:
+    return values.std(1, ddof=1) / np.sqrt(values.shape[1])
 
 
 def _elasticities(config: Config, moving: tuple[int, ...], layers: Sequence[int] = range(4)) -> Any:
@@ -119,8 +124,14 @@ def figures(result: Outcome) -> dict[str, Any]:
     left.set(xlabel="the one width that grows", ylabel="layer", title="one width grows: d log ratio / d log width")
     figure.colorbar(drawn, ax=left, shrink=0.8).set_label("how fast the ratio falls")
     places = np.arange(3)
-    right.bar(places - 0.2, result.data["downstream"], 0.4, label="all downstream widths grow")
-    right.bar(places + 0.2, result.data["upstream"], 0.4, label="own and earlier widths grow")
+    for shift, name, label in (
+        (-0.2, "downstream", "all downstream widths grow"),
+        (0.2, "upstream", "own and earlier widths grow"),
+    ):
+        error = 2 * result.data[f"{name}_error"]
+        right.bar(
+            places + shift, result.data[name], 0.4, yerr=error, ecolor="black", capsize=3, label=f"{label}, ± 2 s.e."
+        )
     right.axhline(-0.5, color=ACCENT, linestyle="--", label="-1/2")
     right.axhline(0, color="black", linewidth=0.8)
     right.set_xticks(places, LAYERS[:3])

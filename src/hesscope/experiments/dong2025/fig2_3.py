@@ -185,9 +185,9 @@ def figures(result: Outcome) -> dict[str, Any]:
     axes[0].set_ylabel("off-diagonal / diagonal norm")
     axes[1].set_ylabel("score or share")
     axes[2].set_ylabel("relative to initialisation")
-    for axis, place in zip(axes, ("best", "best", "center right"), strict=True):
+    for axis in axes:
         axis.set_xlabel("share of training")
-        axis.legend(fontsize=7, loc=place)
+        axis.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)  # above: lines fill the panels
     out["course"] = figure
     figure, axes = new_figure(1, 2, width=4.0, height=3.0)
     for axis, loss, ink in zip(axes, LOSSES, CYCLE, strict=False):
@@ -218,7 +218,9 @@ def _zoomed(part: Any, config: Any) -> Any:
         axis.set_xlabel("class j")
     for axis in axes[:, 0]:
         axis.set_ylabel("hidden neuron i")
-    figure.colorbar(drawn, ax=list(axes.flat), shrink=0.7, pad=0.01).set_label("√(|H| / its 99.9 % quantile)")
+    figure.colorbar(drawn, ax=list(axes.flat), shrink=0.7, pad=0.01, extend="max").set_label(
+        "√(|H| / its 99.9 % quantile)"
+    )
     figure.suptitle(
         f"H_wv under CE, the first {shown} of {config['classes']} classes: one bright column i in every block",
         fontsize=11,

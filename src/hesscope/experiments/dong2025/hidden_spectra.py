@@ -123,6 +123,7 @@ def figures(result: Outcome) -> dict[str, Any]:
         )
         axis.plot(part["points"], part["cdf"], "--", color=THEORY, label="law for this V")
         axis.set(title=f"{name} block", xlabel="eigenvalue", ylabel="share below")
+        axis.locator_params(axis="x", nbins=5)  # numbers of four digits do not fit more often
     axes[0, 0].legend(fontsize=8)
     return {"hidden_spectra": figure}
 

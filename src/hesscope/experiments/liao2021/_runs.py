@@ -126,6 +126,11 @@ def draw(axis: Any, data: dict[str, Any], title: str, bins: int = 60) -> None:
     axis.plot(x, data["density"], color=THEORY, lw=1.6, label="theory")
     spikes = np.asarray(data["spikes"])
     if spikes.size:
+        values = np.asarray(data["eigenvalues"])
+        outside = values[np.interp(values, x, data["density"]) <= 1e-3 * np.max(data["density"])]
+        axis.plot(
+            outside, np.zeros_like(outside), "|", color=MEASURED, ms=11, clip_on=False, label="simulated, outside"
+        )
         axis.plot(spikes, np.zeros_like(spikes), "v", color=THEORY, ms=8, clip_on=False, label="predicted spike")
     top = np.max(np.asarray(data["density"]))
     axis.set(title=title, xlabel="eigenvalue", ylabel="density", ylim=(0, 1.25 * min(top, 4 * np.max(heights))))

@@ -110,7 +110,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         data, _, network = name.partition("/")
         row = TABLE_8.get((data, network), (np.nan,) * 3)
         marks += list(row[: len(found["layers"])])
-    return {"overlap": plots.bars(groups, values, "overlap with the top space", marks=marks)}
+    return {"overlap": plots.bars(groups, values, "overlap with the top space", marks={"printed": marks})}
 
 
 EXPERIMENT = Experiment(
