@@ -117,27 +117,27 @@ def bars(
 
 
 def ranges(
-    found: Mapping[str, ArrayLike], printed: Mapping[str, Sequence[float]], ylabel: str, *, log: bool = False
+    found: Mapping[str, ArrayLike], printed: Mapping[str, Sequence[float]], label: str, *, log: bool = False
 ) -> Any:
-    """Mean with smallest and largest of each group, and beside it the paper's mean with its range."""
-    figure, axis = new_figure(1, 1, width=max(4.5, 0.6 * len(found) + 2.5), height=3.6)
+    """Mean with smallest and largest of each group, and below it the paper's mean with its range: one row for each group."""
+    figure, axis = new_figure(1, 1, width=8.0, height=0.32 * len(found) + 1.3)
     for place, (name, values) in enumerate(found.items()):
         ours = np.asarray(values)
-        rows = [(-0.12, ours.mean(), ours.min(), ours.max(), MEASURED, "ours: mean, smallest, largest")]
+        rows = [(-0.14, ours.mean(), ours.min(), ours.max(), MEASURED, "o", "ours: mean, smallest, largest")]
         if name in printed:
             mean, low, high = printed[name]
-            rows.append((0.12, mean, low, high, THEORY, "paper"))
-        for shift, mean, low, high, ink, label in rows:
+            rows.append((0.14, mean, low, high, THEORY, "D", "paper"))
+        for shift, mean, low, high, ink, mark, said in rows:
             known = axis.get_legend_handles_labels()[1]
             axis.errorbar(
-                [place + shift], [mean], [[max(0.0, mean - low)], [max(0.0, high - mean)]], fmt="o", color=ink, capsize=3,
-                label=None if label in known else label,
+                [mean], [place + shift], xerr=[[max(0.0, mean - low)], [max(0.0, high - mean)]], fmt=mark, color=ink, ms=5,
+                capsize=3, label=None if said in known else said,
             )  # fmt: skip
-    axis.set_xlim(-0.6, len(found) - 0.4)
-    axis.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
-    axis.set_ylabel(ylabel)
+    axis.set_ylim(len(found) - 0.5, -0.5)
+    axis.set_yticks(range(len(found)), list(found), fontsize=8)
+    axis.set_xlabel(label)
     if log:
-        axis.set_yscale("log")
+        axis.set_xscale("log")
     axis.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return figure
 

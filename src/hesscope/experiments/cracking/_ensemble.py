@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._version import __version__
 from ...measure import Array
 from ...rng import Rng
+from ..long_runs import Kept, progress
 
 Weights = tuple[Tensor, ...]  # one (networks, outputs, inputs) tensor for each layer
 Loss = Callable[[Weights], Tensor]  # of every network: (networks,)
@@ -58,14 +60,20 @@ def learning_rates(widths: Sequence[int], parametrization: str) -> list[float]:
     return [outputs / inputs if parametrization == "muP" else 1.0 for inputs, outputs in pairs]
 
 
-def train(weights: Weights, loss: Loss, rates: Sequence[float], steps: int, block: int = 25) -> Weights:
+def train(
+    weights: Weights, loss: Loss, rates: Sequence[float], steps: int, kept: Kept, name: str, block: int = 25
+) -> Weights:
     """Gradient descent for all networks together; the common rate is halved when a block of steps fails, else grows.
 
-    The first rate is a third of the largest stable one at initialisation.
+    The first rate is a third of the largest stable one at initialisation. A run that was killed goes on from what is `kept`.
     """
-    rate = 0.67 / float(sharpness(weights, loss, scales=[r**0.5 for r in rates], steps=10).max())
-    best = loss(weights)
-    for _ in range(steps // block):
+    blocks, begun = steps // block, 0
+    if (state := kept.load()) is not None:
+        begun, weights, best, rate = state["blocks"], tuple(state["weights"]), state["best"], state["rate"]
+    else:
+        rate = 0.67 / float(sharpness(weights, loss, scales=[r**0.5 for r in rates], steps=10).max())
+        best = loss(weights)
+    for done in range(begun + 1, blocks + 1):
         new = weights
         for _ in range(block):
             new = tuple(w - rate * r * g for w, g, r in zip(new, _gradient(new, loss), rates, strict=True))
@@ -74,6 +82,9 @@ def train(weights: Weights, loss: Loss, rates: Sequence[float], steps: int, bloc
             weights, best, rate = new, reached, rate * 1.1
         else:
             rate *= 0.5
+        if done % max(1, blocks // 20) == 0 or done == blocks:
+            kept.save({"blocks": done, "weights": list(weights), "best": best, "rate": rate})
+            progress(f"{name}: step {done * block} of {steps}")
     return weights
 
 
@@ -171,7 +182,9 @@ def trained(
     x, y = teacher_data(rng.child("data"), samples, widths[0], relu)
     start = initial_weights(rng.child(parametrization), networks, widths, parametrization)
     loss = mean_squared_loss(x, y, widths, parametrization, relu)
-    end = train(start, loss, learning_rates(widths, parametrization), steps)
+    kept = Kept(repr((rng, parametrization, tuple(widths), networks, samples, steps, relu, __version__)))
+    name = f"{parametrization}, {len(widths) - 1} layers, size {widths[0]}"
+    end = train(start, loss, learning_rates(widths, parametrization), steps, kept, name)
     floor = 0.0 if relu else float(((x @ torch.linalg.lstsq(x, y).solution - y) ** 2).sum() / (2 * len(x)))
     return TrainedFamily(x, loss, start, end, (loss(end) - floor) / (loss(start) - floor))
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, repeat
+from hashlib import sha256
+from itertools import islice, pairwise, repeat
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..._version import __version__
 from ...curvature import Problem
 from ...plots.blocks import draw_heat
 from ...rng import Rng
 from ...structure import block_norms
 from ...zoo.training import descend, drawn_batches
+from ..long_runs import Kept, progress
 from . import SOURCE as SOURCE
 
 Loss = Literal["MSE", "CE"]
@@ -68,7 +71,7 @@ def train(
 ) -> list[tuple[float, dict[str, Tensor]]]:
     """Adam with a cosine schedule to zero; (step, parameters) at the shares `keep` of the steps.
 
-    The loss of every batch is added to `losses`.
+    The loss of every batch is added to `losses`. A run that was killed goes on where it was.
     """
     model = copy.deepcopy(problem.model)
     data = list(problem.batches)
@@ -77,11 +80,29 @@ def train(
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     marks = {round(share * steps) for share in keep}
-    kept = []
+    losses = [] if losses is None else losses
+    kept: list[tuple[float, dict[str, Tensor]]] = []
+    content = b"".join(t.detach().contiguous().numpy().tobytes() for t in (x, y, *model.parameters()))
+    done, begun = Kept(repr((sha256(content).hexdigest(), steps, rate, keep, batch, rng, __version__))), 0
+    if (state := done.load()) is not None:
+        begun, kept = state["step"], list(state["kept"])
+        losses.extend(state["losses"].tolist())
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        schedule.load_state_dict(state["schedule"])
 
-    def watch(step: int) -> None:
-        if step in marks:
+    def watch(after: int) -> None:
+        step = begun + after
+        if step in marks and step not in {at for at, _ in kept}:
             kept.append((float(step), {name: p.detach().clone() for name, p in model.named_parameters()}))
+        if after and (step % max(1, steps // 20) == 0 or step == steps):
+            parts = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "schedule": schedule.state_dict(),
+            }
+            done.save({"step": step, "kept": kept, "losses": torch.tensor(losses, dtype=torch.float64), **parts})
+            progress(f"training: step {step} of {steps}")
 
     def loss(chosen: Tensor | slice) -> Tensor:
         outputs: Tensor = model(x[chosen])
@@ -89,14 +110,13 @@ def train(
             value = nn.functional.cross_entropy(outputs, y[chosen])
         else:
             value = (outputs - y[chosen]).square().sum(-1).mean()
-        if losses is not None:
-            losses.append(float(value.detach()))
+        losses.append(float(value.detach()))
         return value
 
     batches: Iterable[Tensor | slice] = repeat(slice(None), steps)
     if batch is not None:
         batches = drawn_batches(len(x), batch, steps, rng.child("batches").torch())
-    descend(optimizer, batches, loss, schedule=schedule, watch=watch)
+    descend(optimizer, islice(batches, begun, None), loss, schedule=schedule, watch=watch)
     return kept
 
 

@@ -85,10 +85,11 @@ def draw(outcome: Outcome, rows: Sequence[InputRow]) -> dict[str, Any]:
     """Mean, smallest and largest alignment and ratio of every network, with the paper's range beside them."""
     found = {name: part for name, part in outcome.data.items() if isinstance(part, dict) and "ratio" in part}
     printed = {row.id: row for row in rows}
+    called = {name: printed[name].shown if name in printed else name for name in found}
     return {
         key: plots.ranges(
-            {name: part[key] for name, part in found.items()},
-            {name: getattr(printed[name], key) for name in found if name in printed},
+            {called[name]: part[key] for name, part in found.items()},
+            {called[name]: getattr(printed[name], key) for name in found if name in printed},
             label,
             log=key == "ratio",
         )

@@ -30,6 +30,14 @@ class InputRow:
         kind = {6: "fc", 7: "conv", 9: "fc"}[self.table]
         return f"{self.data}-{self.name}-{kind}"
 
+    @property
+    def shown(self) -> str:
+        """As a figure names it, for example "F-200² on MNIST"."""
+        base, _, power = self.name.partition("^")
+        name = base + power[:1].translate(str.maketrans("2348", "²³⁴⁸")) + power[1:]
+        data = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}[self.data]
+        return f"{name} on {data}" + (", convolutions" if self.table == 7 else "")
+
 
 def _row(
     table: int, data: str, name: str, network: str, size: tuple[int, int], numbers: tuple[float, ...], bn: bool = False
