@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from hesscope.experiments import SeedTable, find, names, outcome_figures, run_experiment, run_seeds
-from hesscope.experiments.declared import Basis, at_most, judge
+from hesscope.experiments.declared import Basis, Estimate, at_most, judge, standard_errors
 from hesscope.experiments.recipe import Findings
 from hesscope.experiments.times import SECONDS, in_words
 from hesscope.results.claims import Outcome
@@ -207,6 +207,32 @@ def test_measuring_what_was_not_declared_is_a_mistake() -> None:
     (claim,) = judge(declared, {"small": (2.0, "two")})
     assert (claim.holds, claim.got, claim.verdict) == (False, "two", "does not hold")
     assert judge(declared, {"small": float("nan")})[0].holds is False
+
+
+def test_an_estimate_stands_beside_the_printed_number_in_the_same_unit() -> None:
+    """The verdict is that of the standard errors, the number and the ratio are those of what the paper prints."""
+    declared = (standard_errors("exponent", "Theorem 1", "it falls as 1/C", printed=-1.0),)
+    (claim,) = judge(declared, {"exponent": Estimate(-0.9, 1.5, "-0.9 ± 0.07")})
+    assert (claim.holds, claim.value, claim.ratio, claim.expected) == (True, -0.9, 0.9, "-1 to 4 standard errors")
+    assert judge(declared, {"exponent": Estimate(-0.5, 7.0, "-0.5 ± 0.07")})[0].holds is False
+    with pytest.raises(AssertionError, match="estimate of the printed number"):
+        judge(declared, {"exponent": 1.5})
+
+
+@pytest.mark.parametrize("file", sorted(OUTCOMES.glob("*.json")), ids=lambda file: file.stem)
+def test_what_is_kept_is_what_is_declared(file: Path) -> None:
+    """Claims as the code has them, and every verdict that of its number and threshold; a printed number in ours' unit."""
+    kept = json.loads(file.read_text())
+    declared = {one.id: one for one in find(kept["name"]).claims}
+    for row in kept["claims"]:
+        one = declared[row["id"]]
+        assert (row["printed"], row["expected"]) == (one.printed, one.expected), row["id"]
+        for value, holds in zip(row["values"], row["holds"], strict=True):
+            assert (value is None) == (holds is None), row["id"]
+            if value is not None and one.rule != "±":
+                assert one.agrees(value) == holds, row["id"]
+        if row["ratio"] is not None:
+            assert row["ratio"] == pytest.approx(row["mean"] / one.printed), row["id"]
 
 
 def test_claims_over_seeds_say_at_how_many_they_hold() -> None:
