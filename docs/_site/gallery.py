@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,7 +39,7 @@ HEAD = """# Gallery
 The figures of four papers, drawn again, each with how its claims fared: the paper's words and printed numbers against what was measured.
 **{held}** of the {count} claims that could be decided hold as printed, **{corrected}** hold with a correction
 that the [errata](errata.md) explain, **{some}** hold at some seeds only, **{failed}** do not hold at the size that was run. Those that do not are
-listed under their figure; a paper's printed number stands beside ours wherever it prints one.
+listed under their figure, with what was expected of them; a paper's printed number stands beside ours wherever it prints one, with our mean over it.
 The thresholds were [declared](claims.md) before any run, [coverage](coverage.md) lists the papers item by item with every setting that
 differs from theirs, and `hesscope reproduce NAME --size paper` runs an experiment as the paper has it.
 """
@@ -96,24 +97,31 @@ def _small(path: Path, folder: Path) -> Path:
 
 def page() -> str:
     """The page as it should be."""
-    groups: dict[str, int] = {}
-    parts = []
+    total: Counter[str] = Counter()
+    parts, rows = [], []
     for paper, title in PAPERS.items():
+        groups: Counter[str] = Counter()
+        files = sorted(OUT.glob(f"{paper}.*.json"), key=_order)
         parts.append(f"## {title}\n")
-        for file in sorted(OUT.glob(f"{paper}.*.json"), key=_order):
-            parts.append(_section(json.loads(file.read_text()), groups))
-    held, corrected = groups.get("holds", 0), groups.get("holds with correction", 0)
-    some, failed = groups.get("holds at some seeds", 0), groups.get("does not hold", 0)
+        parts += [_section(json.loads(file.read_text()), groups) for file in files]
+        anchor = re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+        counts = " | ".join(str(groups[group]) for group in GROUPS)
+        rows.append(f"| [{title}](#{anchor}) | {len(files)} | {counts} |")
+        total += groups
+    held, corrected, some, failed, _ = (total[group] for group in GROUPS)
     head = HEAD.format(held=held, corrected=corrected, some=some, failed=failed, count=held + corrected + some + failed)
-    return "\n".join([head, *parts])
+    names = " | ".join(("", "experiments", *GROUPS))
+    return "\n".join([head, f"|{names} |\n{'| --- ' * 7}|", *rows, "", *parts])
 
 
 def _order(file: Path) -> list[Any]:
-    """fig2 before fig10."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.stem.partition(".")[2])]
+    """Figures and tables in the paper's order (fig2 before fig10), then what has no number of its own."""
+    name = file.stem.partition(".")[2]
+    parts = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    return [0 if name.startswith(("fig", "table")) else 1, *parts]
 
 
-def _section(entry: dict[str, Any], groups: dict[str, int]) -> str:
+def _section(entry: dict[str, Any], groups: Counter[str]) -> str:
     name = entry["name"]
     experiment = find(name)
     lines = [f"### {experiment.title}\n", f"{experiment.source}; `hesscope reproduce {name}`\n"]
@@ -122,8 +130,7 @@ def _section(entry: dict[str, Any], groups: dict[str, int]) -> str:
     if size is None:
         return "\n".join([*lines, "**Verdict**: not judged over seeds yet.\n"])
     kept = json.loads((OUTCOMES / f"{name}.{size}.json").read_text())
-    for claim in kept["claims"]:
-        groups[_group(claim)] = groups.get(_group(claim), 0) + 1
+    groups.update(_group(claim) for claim in kept["claims"])
     seeds = f"{len(kept['seeds'])} seeds" if len(kept["seeds"]) > 1 else "one seed"
     stand_in = f"; synthetic data stand in for {', '.join(kept['stand_ins'])}" if kept["stand_ins"] else ""
     drawn = "" if size == entry["size"] else f"; drawn at {entry['size']} size"
@@ -131,12 +138,13 @@ def _section(entry: dict[str, Any], groups: dict[str, int]) -> str:
     lines.append(f"**Verdict** ({size} size, {seeds}{stand_in}{drawn}): {counts}.\n")
     shown = [c for c in kept["claims"] if c["mean"] is not None and (c["printed"] is not None or _group(c) in LOUD)]
     if shown:
-        lines.append("| | paper | ours | verdict |\n| --- | --- | --- | --- |")
+        lines.append("| | paper | ours | ratio | expected | verdict |\n| --- | --- | --- | --- | --- | --- |")
         lines[-1] += "".join(f"\n{_row(claim)}" for claim in shown) + "\n"
     return "\n".join(lines)
 
 
 LOUD = ("does not hold", "holds at some seeds")
+GROUPS = ("holds", "holds with correction", "holds at some seeds", "does not hold", "not decidable at this size")
 
 
 def _group(claim: dict[str, Any]) -> str:
@@ -147,8 +155,10 @@ def _group(claim: dict[str, Any]) -> str:
 def _row(claim: dict[str, Any]) -> str:
     values = [value for value in claim["values"] if value is not None]
     ours = f"{claim['mean']:.3g}" + (f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else "")
-    paper = f"{claim['printed']:.4g}" if claim["printed"] is not None else _escaped(claim["expected"])
-    return f"| {_escaped(claim['statement'])} | {paper} | {ours} | {claim['verdict']} |"
+    paper = "" if claim["printed"] is None else f"{claim['printed']:.4g}"
+    ratio = "" if claim["ratio"] is None else f"{claim['ratio']:.3g}"
+    cells = (_escaped(claim["statement"]), paper, ours, ratio, _escaped(claim["expected"]), claim["verdict"])
+    return "| " + " | ".join(cells) + " |"
 
 
 def _escaped(text: str) -> str:

@@ -94,4 +94,10 @@ def verdict_counts(verdicts: Sequence[str]) -> str:
         "do not hold": [v for v in verdicts if v.startswith("does not")],
         "not decidable at this size": [v for v in verdicts if v.startswith("not")],
     }
-    return ", ".join(f"{len(found)} {name}" for name, found in groups.items() if found)
+    return ", ".join(f"{len(found)} {_verb(name, len(found))}" for name, found in groups.items() if found)
+
+
+def _verb(words: str, count: int) -> str:
+    """ "hold" becomes "holds" of a single claim."""
+    first, space, rest = words.partition(" ")
+    return ({"hold": "holds", "do": "does"}.get(first, first) if count == 1 else first) + space + rest
