@@ -26,6 +26,7 @@ SECTIONS = {  # name: title, module, function
     "theory": ("Closed forms and limits", "theory", "rows"),
     "readings": ("Readings along training", "readings", "rows"),
     "plans": ("Plans of transformers", "plans", "rows"),
+    "processes": ("Memory of several processes", "processes", "rows"),
 }
 
 

@@ -62,23 +62,23 @@ def _in_own_process(what: str, size: str) -> dict[str, Any]:
     return found
 
 
-def _status(key: str) -> int:
+def status(key: str) -> int:
     found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found
     return int(found[1]) * 1024
 
 
-class _Peak:
+class Peak:
     """Processor seconds, and bytes beyond those that were there."""
 
     def __init__(self) -> None:
         gc.collect()
         ctypes.CDLL("libc.so.6").malloc_trim(0)  # what earlier steps freed is theirs
         Path("/proc/self/clear_refs").write_text("5")
-        self.before, self.start = _status("VmRSS"), time.process_time()
+        self.before, self.start = status("VmRSS"), time.process_time()
 
     def found(self) -> tuple[float, int]:
-        return time.process_time() - self.start, _status("VmHWM") - self.before
+        return time.process_time() - self.start, status("VmHWM") - self.before
 
 
 def _ours(size: str) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def _ours(size: str) -> dict[str, Any]:
     plan = hs.plan(problem, "eigenpairs", **SETTINGS)
     planning = time.process_time() - start
     problem = hs.Problem.of(model, "cross_entropy", (x, y))
-    run = _Peak()
+    run = Peak()
     H = hs.Hessian(problem)
     found = hs.eigenpairs(H, **SETTINGS)
     seconds, size_of_run = run.found()
     v = torch.randn(problem.space.size)
-    one = _Peak()
+    one = Peak()
     H @ v
     product = one.found()
     return {
@@ -112,11 +112,11 @@ def _peer(name: str, size: str) -> dict[str, Any]:
     v = torch.randn(sum(p.numel() for p in model.parameters()))
     make = {"curvlinops": curvlinops_hessian, "hessian-eigenthings": eigenthings_hessian}[name]
     with sdpa_kernel(SDPBackend.MATH):
-        run = _Peak()
+        run = Peak()
         operator = make(model, [(x, y)])
         operator @ v if name == "curvlinops" else operator.matvec(v)
         first = run.found()
-        again = _Peak()
+        again = Peak()
         operator @ v if name == "curvlinops" else operator.matvec(v)
     return {"product seconds": again.found()[0], "product bytes": first[1]}
 

@@ -19,7 +19,7 @@ from source_tree import MODULES, SOURCE, Module
 ORDER = (
     ("_version", "deadline", "errors"),
     ("arguments",),
-    ("files", "measure", "memory", "missing_data", "rng", "space"),
+    ("files", "measure", "memory", "missing_data", "rng", "scratch", "space"),
     ("folders", "tables"),
     ("result",),
     ("results",),

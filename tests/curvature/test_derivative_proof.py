@@ -333,3 +333,15 @@ def test_a_gradient_that_vanishes_at_the_point_is_compared_with_what_it_becomes(
     assert best_gap(lambda h: [h * d + h * h * e], [d], zero) <= 1e-6
     assert best_gap(lambda h: [h * d + 1e-3 * e], [d], zero) > 1e-2
     assert best_gap(lambda h: [e.clone()], zero, zero) > 1e-2
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1), nn.MSELoss()])
+def test_only_a_network_that_casts_is_watched_for_casts(loss: nn.Module) -> None:
+    class Casts(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.float())
+
+    x = torch.randn(9, 4)
+    y = torch.randint(0, 3, (9,)) if isinstance(loss, nn.CrossEntropyLoss) else torch.randn(9, 3)
+    for make, casts in ((nn.Linear, False), (Casts, True)):
+        assert hs.Problem.of(make(4, 3), loss, (x, y))._evaluation.casts_to_float32 is casts

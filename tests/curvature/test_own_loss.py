@@ -126,3 +126,31 @@ def test_a_first_batch_without_labels_that_count_says_nothing() -> None:
     empty = {**batch(seed=1), "labels": torch.full((3, 4), -100)}
     found = Problem.of(model(), data=[empty, batch()])
     assert found.totals == pytest.approx(Problem.of(model(), data=[batch()]).totals)
+
+
+class Masked(Language):
+    """Counts what its attention mask does not hide, whatever the labels say."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> Any:  # type: ignore[override]
+        logits, loss = self.head(self.attention(self.embed(input_ids))), None
+        if labels is not None:
+            counted = labels.masked_fill(attention_mask == 0, -100)[:, 1:]
+            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), counted.flatten())
+        return SimpleNamespace(logits=logits, loss=loss)
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_loss_that_is_another_one_on_later_examples_is_refused(where: int) -> None:
+    given = [{**batch(seed=seed), "attention_mask": torch.ones(3, 4, dtype=torch.long)} for seed in (0, 1)]
+    made = Masked().double()
+    given[where]["attention_mask"][2, 2:] = 0
+    with pytest.raises(InputError, match=rf"same function of its logits in all examples.*Batch {where}, example 2"):
+        Problem.of(made, data=given)
+    given[where]["labels"][2, 2:] = -100  # as it should be
+    problem = Problem.of(made, data=given)
+    expected = sum(count * truth(made, one) for count, one in zip(_counts(given), given, strict=True))
+    assert gap(Hessian(problem).dense(), expected / sum(_counts(given))) < 1e-12
+
+
+def _counts(given: list[dict[str, Tensor]]) -> list[int]:
+    return [int((one["labels"][:, 1:] != -100).sum()) for one in given]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import hesscope as hs
@@ -22,22 +22,3 @@ def test_reading_a_loader_leaves_the_global_random_state_alone(shuffled: bool, m
     hs.Hessian(problem) @ torch.ones(8)
     problem.gradient()
     assert torch.equal(before, torch.get_rng_state())
-
-
-class Slices(nn.Module):
-    """An operation that forward mode does not know."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z = self.a(x)
-        z[:, 0] *= 2
-        return torch.tanh(z)
-
-
-def test_a_network_that_cannot_be_traced_is_multiplied_by_double_backward() -> None:
-    problem = hs.Problem.of(Slices().double(), "mse", (torch.randn(5, 3).double(), torch.randn(5, 3).double()))
-    traced, kept = (hs.Hessian(problem, method=method).dense() for method in ("linearize", "kept"))
-    assert torch.allclose(traced, kept, rtol=1e-12)

@@ -225,9 +225,7 @@ class Examiner:
         yield "loss_value", lambda: self._loss(problem)
         yield "gradient", lambda: self._gradient(problem)
         yield "H @ v", lambda: self._products(problem, "auto")
-        # Tracing takes seconds, so that each network has its turn only now and then.
-        methods = ("kept", "batched", "linearize") if self.thorough or self.case.seed % 6 == 0 else ("kept", "batched")
-        for method in methods:
+        for method in ("kept", "batched"):
             yield f"H dense, {method}", lambda method=method: self._dense(problem, method)  # type: ignore[misc]
         yield "G dense", lambda: self._gauss_newton(problem)
         yield "R dense", lambda: self._functional(problem)

@@ -52,6 +52,13 @@ def main() -> int:
     begin, outcomes = time.monotonic(), []
     for seed in range(settings.seed, settings.seed + settings.networks):
         outcomes.append(examine(seed, settings.thorough))
+        if len(outcomes) % 100 == 0:
+            found = Counter(finding.outcome for outcome in outcomes for finding in outcome.findings)
+            said = ", ".join(f"{found[name]} {name}" for name in VERDICTS)
+            failed = [outcome.seed for outcome in outcomes if outcome.verdict in ("wrong", "crashed")]
+            print(
+                f"{len(outcomes)} networks, {time.monotonic() - begin:.0f} s: {said}; seeds {failed}", file=sys.stderr
+            )
         if time.monotonic() - begin > settings.seconds:
             break
     print(report(outcomes, settings.shown))

@@ -199,6 +199,21 @@ def test_losses_that_are_read_in_other_ways() -> None:
     problem = hs.Problem.of(model, data=[asked])
     assert problem.has_outputs
     assert problem.loss_value() == pytest.approx(float(model(**asked).loss.detach()), rel=EXACT)
+    beyond = {name: torch.tensor([0, 1, place]) for name, place in (("start_positions", 4), ("end_positions", 9))}
+    cut = {"input_ids": tokens(3, 4, 1), **beyond}  # an answer that was cut off does not count
+    problem = hs.Problem.of(model, data=[asked, cut])
+    own = [float(model(**batch).loss.detach()) for batch in (asked, cut)]
+    assert problem.totals[1] == 8
+    assert problem.loss_value() == pytest.approx(sum(own) / 2, rel=EXACT)
+    cut["start_positions"] = torch.tensor([0, -100, 3])  # models take it for the first place
+    cut["end_positions"] = torch.tensor([0, 1, 3])
+    own[1] = float(model(**cut).loss.detach())
+    assert hs.Problem.of(model, data=[asked, cut]).loss_value() == pytest.approx(
+        (4 * own[0] + 6 * own[1]) / 10, rel=EXACT
+    )
+    cut["end_positions"] = torch.tensor([0, 1, 9])  # half of an answer: the model's means weigh the other halves more
+    with pytest.raises(InputError, match="same function of its logits in all examples"):
+        hs.Problem.of(model, data=[asked, cut])
     pre = seeded(lambda: bert("PreTraining"))
     both = {**text(2, 0), "next_sentence_label": torch.tensor([0, 1])}
     whole = hs.Problem.of(pre, data=[both])  # two losses added up: none of the logits alone

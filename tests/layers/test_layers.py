@@ -149,3 +149,13 @@ def test_a_layer_that_is_given_nothing_but_zeros_has_a_hessian_of_zeros() -> Non
     net = Net(lambda n, x: n.b(torch.relu(n.a(x) - 100.0))).double()
     problem = hs.Problem.of(net, "cross_entropy", (torch.randn(N, 4).double(), torch.randint(0, 3, (N,))))
     assert not bool(hs.layer_hessian(problem, "b").dense().any())
+
+
+@pytest.mark.parametrize(("tokens", "each"), [([1] * 8, True), ([2, 2, 2, 2, 0, 0, 0, 0], False), ([2, 0] * 4, False)])
+def test_rows_of_the_loss_are_examples_only_where_each_has_one(tokens: list[int], each: bool) -> None:
+    model = nn.Sequential(nn.Embedding(20, 4), nn.Linear(4, 5))
+    texts, labels = torch.randint(0, 20, (8, 2)), torch.full((8, 2), -100)
+    for label, counted in zip(labels, tokens, strict=True):
+        label[:counted] = torch.randint(0, 5, (counted,))
+    problem = hs.Problem.of(model, nn.CrossEntropyLoss(), (texts, labels))
+    assert facts_of(problem).rows_are_examples == each

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from hesscope import scratch
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import SpectralDensity, spectral_density
 from hesscope.linalg.density import spectrum
@@ -190,7 +191,7 @@ def test_vectors_that_memory_does_not_hold_go_to_a_file(
     # The same where it was stopped: in the first chain, and with outliers that are there already.
     with pytest.raises(BudgetExceeded):
         spectral_density(Counted(op, budget=products), probes=4, steps=30, resume=tmp_path / "state")
-    assert not [file for file in (tmp_path / "state").rglob("*") if "vectors-" in file.name]
+    assert not [file for file in (tmp_path / "state").rglob("*") if file.name.startswith(".")]
     again = spectral_density(op, probes=4, steps=30, resume=tmp_path / "state")
     assert again.nodes.tobytes() == found.nodes.tobytes()
     assert again.weights.tobytes() == found.weights.tobytes()
@@ -202,7 +203,7 @@ def test_there_is_no_room_on_a_disk_that_is_none_or_full(tmp_path: Path, monkeyp
     assert room_on_disk(op, 10**12, tmp_path) is None
     mounts = tmp_path / "mounts"
     mounts.write_text(f"none / ext4 rw 0 0\nnone {tmp_path} tmpfs rw 0 0\n")
-    monkeypatch.setattr(room, "_MOUNTS", mounts)
+    monkeypatch.setattr(scratch, "_MOUNTS", mounts)
     assert room_on_disk(op, 10, tmp_path) is None
     mounts.write_text("none / ext4 rw 0 0\n")
     assert room_on_disk(op, 10, tmp_path) is not None

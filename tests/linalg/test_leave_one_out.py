@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 
-from hesscope.linalg import diagonal, frobenius_norm, trace
+from hesscope.linalg import diagonal, frobenius_norm, row_norms, trace
 from hesscope.linalg.estimates.diagonals import _leave_one_out_diagonal, _leave_one_out_rows
 from hesscope.linalg.estimates.sketch import Sketch
 from hesscope.linalg.estimates.trace_estimators import XNysTrace, XTrace
@@ -87,3 +89,23 @@ def test_entries_with_the_signs_of_a_dominating_one_are_as_unsure_as_they_are(se
     assert found.products == 20
     assert gaps.max() > 0.005
     assert (gaps <= 5 * found.stderr).all()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_signs_that_agree_on_a_small_matrix_do_not_pass_for_all_of_its_range(sign: float) -> None:
+    """Two random signs are the same or opposite in two entries every other time: their images are then dependent."""
+    matrix = torch.zeros(300, 300, dtype=torch.float64)
+    matrix[3, 3] = matrix[7, 7] = 0.5
+    matrix[3, 7] = matrix[7, 3] = sign * 1.5
+    op = FromFunction(lambda v: matrix @ v, 300)
+    for seed in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = diagonal(op, max_products=4, rng=seed), row_norms(op, max_products=4, rng=seed)
+            total = trace(op, method="hutch++", max_products=6, rng=seed)
+        wanted = matrix.diagonal(), torch.linalg.vector_norm(matrix, dim=1)
+        for estimate, truth in zip(found, wanted, strict=True):
+            if estimate.exact:
+                np.testing.assert_allclose(estimate.value, truth.numpy(), atol=1e-12)
+        if total.exact:
+            assert float(total) == pytest.approx(1.0, abs=1e-12)

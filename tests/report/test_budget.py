@@ -23,6 +23,7 @@ from hesscope.results.plan import (
     FINE,
     KRONECKER,
     LAYERS,
+    NEURONS,
     PARTS,
     SPECTRUM,
     TRAINING,
@@ -104,6 +105,43 @@ def test_a_dear_stage_shrinks_before_it_goes() -> None:
     assert set(amounts) == {2, 4, 8}
     assert evenly_spread(["0", "1", "2", "5", "9"], 3) == ["0", "2", "9"]
     assert evenly_spread(["0", "1"], 2) == ["0", "1"]
+
+
+def test_the_core_leaves_time_for_a_block_map_and_is_cut_down_for_it() -> None:
+    """Convolutions have no closed form: norms of their blocks take random vectors where a column each takes hours."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(96, 3))
+    problem = hs.Problem.of(model, "cross_entropy", (torch.randn(20, 3, 8, 8), torch.arange(20) % 3))
+    for price in (0.5, 1.0, 1.5):
+        plan = make_plan(problem, hs.AnalyzeConfig(), Prices(0.3 * price, price, 0.8 * price), 5, 300.0)
+        assert plan.seconds <= 0.9 * 300
+        assert plan.stage(LAYERS).kept
+        assert plan.stage(FINE).kept
+        assert not plan.stage(NEURONS).kept  # a product a parameter of the convolution
+        assert 3 <= plan.stage("largest eigenvalues").amount <= 20
+    said = " ".join(plan.lines())
+    assert "blocks by layer, 8 random vectors a block" in said
+    assert "of 60 products" in said
+    assert make_plan(problem, hs.AnalyzeConfig(), None, 5, None).stage(FINE) is None
+
+
+def test_a_core_that_is_cut_down_says_so_and_keeps_to_its_products(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hesscope.analysis.run.measure_prices", lambda *_: Prices(1.0, 1.0, 1.0))
+    config = hs.AnalyzeConfig(k=12, probes=4, steps=8, check=False, decouple=0, landscape=False)
+    found = hs.analyze(_problem(), config, budget=200.0)
+    assert found.plan is not None
+    planned = {stage.name: stage for stage in found.plan.stages}
+    assert len(found.largest.values) == planned["largest eigenvalues"].amount == 6  # of 9 + 0.4 (36 - 9) products
+    assert found.largest.products <= planned["largest eigenvalues"].products
+    assert found.smallest.products <= planned["smallest eigenvalues"].products < 70
+    assert found.block_norms("layer") is not None
+    said = "\n".join(found.notes)
+    assert "largest eigenvalues, 6 of 12" in said
+    true = np.linalg.eigvalsh(hs.Hessian(_problem()).dense().double().numpy())
+    for value, residual in zip(found.largest.values, found.largest.residuals, strict=True):
+        assert np.abs(true - value).min() <= residual + 1e-5  # fewer products: larger residuals, and as true
 
 
 def test_two_machines_with_one_plan_find_the_same(clock: list[float]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import hesscope as hs
+from hesscope.analysis.claims import claims_of
 from hesscope.cli import main
 from hesscope.report import summary_lines, write_report
 from hesscope.report.glossary import GLOSSARY
@@ -50,6 +51,30 @@ def test_outliers_are_those_behind_a_gap(values: tuple[float, ...], said: str) -
     lines = summary_lines(replace(a, largest=pairs, gauss_newton_parts=parts))
     assert said in lines[3]
     assert not any("nan" in line or "inf" in line for line in lines)
+
+
+def test_a_claim_about_more_eigenvalues_than_were_found_is_not_decided() -> None:
+    a = sample()
+    found = np.array([9.0, 8.0, 0.8, 0.7])
+    pairs = replace(a.largest, values=found, residuals=1e-6 * found, converged=np.ones(4, bool))
+    few, enough, gone = (
+        claims_of(replace(a, largest=pairs, gauss_newton_parts=None, classes=classes)) for classes in (5, 4, 3)
+    )
+    tiny = replace(pairs, values=np.array([9.0, 8.0, 0.8, 0.001]))
+    below = claims_of(replace(a, largest=tiny, gauss_newton_parts=None, classes=5))
+    verdicts = [next(c for c in claims if c.statement.startswith("As many")) for claims in (few, enough, gone, below)]
+    assert [claim.holds for claim in verdicts] == [None, False, True, False]
+    assert verdicts[0].got == "only the top 4 are known"
+
+
+def test_the_tile_says_what_the_line_says(tmp_path: Path) -> None:
+    a = sample()
+    found = np.array([9.0, 8.0, 7.2, 6.6])
+    pairs = replace(a.largest, values=found, residuals=1e-6 * found, converged=np.ones(4, bool))
+    page = write_report(replace(a, largest=pairs, gauss_newton_parts=None), tmp_path / "report.html").read_text()
+    assert "no group stands out" in page
+    tile = page[page.index(">Outliers<") :][:200]
+    assert ">none<" in tile
 
 
 def test_the_report_explains_its_words(tmp_path: Path) -> None:

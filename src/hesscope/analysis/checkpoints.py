@@ -16,7 +16,7 @@ from ..results.plan import TRAINING, TRAINING_BLOCKS
 from ..results.spectra import Eigenpairs, Estimate
 from ..structure import block_norms
 from .context import Context
-from .planning import NORM_PROBES
+from .layers import sampling
 from .spectra import met
 from .stages import Limit
 
@@ -69,13 +69,12 @@ def _all_blocks(run: Context, checkpoints: Mapping[str, Problem], chosen: list[s
 
 def _blocks(run: Context, label: str, problem: Problem) -> BlockNorms:
     run.announce(f"blocks at checkpoint {label}")
-    probes = run.amount(TRAINING_BLOCKS, NORM_PROBES)
-    inputs = (label, probes)
+    probes, method = sampling(run, TRAINING_BLOCKS)
 
     def compute() -> BlockNorms:
-        return block_norms(problem, "layer", probes=probes)
+        return block_norms(problem, "layer", probes=probes, method=method)
 
-    return run.stages.run(BlockNorms, f"blocks-{_file(run, label)}", compute, inputs)
+    return run.stages.run(BlockNorms, f"blocks-{_file(run, label)}", compute, (label, probes, method))
 
 
 def _file(run: Context, label: str) -> str:

@@ -77,13 +77,15 @@ def _of_papers(a: Analysis) -> list[Claim]:
     claims = []
     if a.classes:
         count, ratio = a.gap
+        values = a.largest.values
+        seen = values.size >= a.classes or bool(values[-1] <= 1e-3 * values[0])  # the gap behind the last of them
         claims.append(
             Claim(
                 "As many large eigenvalues stand out as there are classes, less one",
                 "Wu et al. (2022), Section 4",
                 f"{a.classes - 1}",
-                f"{count} (gap {ratio:.2g})",
-                count == a.classes - 1,
+                f"{count} (gap {ratio:.2g})" if seen else f"only the top {values.size} are known",
+                count == a.classes - 1 if seen else None,
             )
         )
     if a.gauss_newton_parts is not None:
@@ -112,7 +114,7 @@ def _of_papers(a: Analysis) -> list[Claim]:
             )
         )
     for d in a.kronecker[:1] if a.classes else ():
-        j = a.classes - 1 if a.classes else 1
+        j = min(a.classes - 1 if a.classes else 1, d.overlap.size)
         claims.append(
             Claim(
                 f"The top eigenspace of {d.layer} is that of a Kronecker product",

@@ -18,6 +18,7 @@ from ..results.blocks import BlockNorms
 from ..results.kronecker import KroneckerComparison, KroneckerPrediction
 from ..results.plan import FINE, KRONECKER, LAYERS, NEURONS
 from ..structure import block_norms, norm_products
+from ..structure.norms import NormsMethod
 from .context import Context
 from .planning import NORM_PROBES, finer_grouping
 
@@ -35,7 +36,7 @@ def block_maps(run: Context) -> tuple[BlockNorms, ...]:
         return tuple(norms for norms in (fine, finer) if norms is not None)
     if fine is not None and fine.exact:
         return (run.planned(LAYERS, fine.by_layer), fine)
-    coarse = run.optional(LAYERS, lambda: _norms(run, "layer", run.amount(LAYERS, NORM_PROBES)), None)
+    coarse = run.optional(LAYERS, lambda: _norms(run, "layer", *sampling(run, LAYERS)), None)
     return tuple(norms for norms in (coarse, fine, finer) if norms is not None)
 
 
@@ -60,14 +61,20 @@ def _fine_norms(run: Context) -> BlockNorms | None:
     if run.plan.stage(NEURONS) is None:
         products = norm_products(run.problem, "neuron")
         run.notes.append(f"No block map by neuron: it takes {products:,} products (--most-products).")
-    return run.optional(NEURONS, lambda: _norms(run, "neuron", NORM_PROBES), None)
+    return run.optional(NEURONS, lambda: _norms(run, "neuron", NORM_PROBES, "auto"), None)
 
 
-def _norms(run: Context, kind: Grouping, probes: int) -> BlockNorms:
+def sampling(run: Context, stage: str) -> tuple[int, NormsMethod]:
+    """Random vectors a block where the plan says how many, else what norms do by themselves."""
+    sampled = run.amount(stage, 0)
+    return (sampled, "stochastic") if sampled else (NORM_PROBES, "auto")
+
+
+def _norms(run: Context, kind: Grouping, probes: int, method: NormsMethod) -> BlockNorms:
     run.announce(f"blocks by {kind}")
-    kept = run.stages.state(f"blocks-{kind}", probes)
-    compute = partial(block_norms, run.problem, kind, probes=probes, resume=kept)
-    return run.stages.run(BlockNorms, f"blocks-{kind}", compute, probes)
+    kept = run.stages.state(f"blocks-{kind}", (probes, method))
+    compute = partial(block_norms, run.problem, kind, probes=probes, method=method, resume=kept)
+    return run.stages.run(BlockNorms, f"blocks-{kind}", compute, (probes, method))
 
 
 def kronecker(run: Context) -> tuple[tuple[KroneckerComparison, ...], KroneckerPrediction | None]:

@@ -37,13 +37,16 @@ from .layer_prices import expected_products
 from .prices import Prices
 
 # What a reader would miss most, per stage; divided by its price it decides what is left out.
-VALUES = {PARTS: 10, LAYERS: 10, KRONECKER: 6, LANDSCAPE: 5, LAYER_TABLE: 5, TRAINING: 5, GN_SPECTRUM: 4, NEURONS: 4, FINE: 4, SECOND: 2, TRAINING_BLOCKS: 2}  # fmt: skip
+VALUES = {LAYERS: 20, PARTS: 10, KRONECKER: 6, LANDSCAPE: 5, LAYER_TABLE: 5, TRAINING: 5, GN_SPECTRUM: 4, NEURONS: 4, FINE: 4, SECOND: 2, TRAINING_BLOCKS: 2}  # fmt: skip
 RESERVE = 0.1  # of the budget: for what prices miss, and for writing the report
+CORE_SHARE = 0.5  # of the time: what the core takes more than that is cut down, so that a map fits beside it
 NORM_PROBES, FEWEST_PROBES = 16, 4
 SECOND_OPINION = 24  # random vectors that confirm a trace, where the density's own do not
 # Products that stages usually take; limits, where there is a budget, are a share of it and no less than FACTOR of this.
 CHECKPOINT_PRODUCTS, TRACE_PRODUCTS, FACTOR = 30, 60, 1.5
-SHARES = {LARGEST: 0.3, SMALLEST: 0.15, TRACE: 0.15, SPECTRUM: 0.3}
+SHARES = {LARGEST: 0.3, SMALLEST: 0.15, TRACE: 0.15}
+FEWEST = {LARGEST: 9, SMALLEST: 10, TRACE: 10}  # products of the core where even these take too long
+PRODUCTS = "products"
 PASSES = 270  # over the data, of a landscape of three lines
 PASS, WIDE = 0.4, 2.5  # the price of a pass in gradients, and of float64 in float32
 FACTOR_GRADIENTS = 40  # of all Kronecker factors together, where they come in a few passes
@@ -60,7 +63,7 @@ class Wish:
 
     @property
     def value_per_second(self) -> float:
-        return VALUES[self.name] / max(self.versions[0][1], 1e-9)
+        return VALUES[self.name] / max(self.versions[-1][1], 1e-9)
 
 
 def make_plan(
@@ -71,47 +74,75 @@ def make_plan(
     budget: float | None,
     spent: float = 0.0,
 ) -> AnalysisPlan:
-    """The core (both ends, trace, spectrum) always; everything else by value per price until the time is gone."""
+    """The core (both ends, trace, spectrum) always; everything else by value per price until the time is gone.
+
+    `spent`: seconds that are gone, without those of the self-check.
+    """
     cost = prices or Prices(0.0, 0.0, 0.0)
-    core, wishes = _core(config, cost, budget), _wishes(problem, config, cost, checkpoints, budget)
-    left = float("inf") if budget is None else (1 - RESERVE) * budget - spent - sum(stage.seconds for stage in core)
+    time = float("inf") if budget is None else (1 - RESERVE) * budget - spent
+    core, wishes = _core(config, cost, budget, time), _wishes(problem, config, cost, checkpoints, budget)
+    left = time - sum(stage.seconds for stage in core)
+    # First the smallest version of each stage, then larger ones with what is left. Blocks along training come last:
+    # without the rest of it there is nothing to draw them over.
     chosen: dict[str, PlannedStage] = {}
-    # Blocks along training come last: without the rest of it there is nothing to draw them over.
-    for wish in sorted(wishes, key=lambda wish: (wish.name == TRAINING_BLOCKS, -wish.value_per_second)):
+    wishes_by_worth = sorted(wishes, key=lambda wish: (wish.name == TRAINING_BLOCKS, -wish.value_per_second))
+    for wish in wishes_by_worth:
         possible = wish.name != TRAINING_BLOCKS or chosen[TRAINING].kept
-        fitting = next((version for version in wish.versions if possible and version[1] <= left), None)
-        chosen[wish.name] = _planned(wish, fitting or wish.versions[0], kept=fitting is not None)
-        left -= fitting[1] if fitting is not None else 0.0
-    ordered = [chosen[wish.name] for wish in wishes]
+        kept = possible and wish.versions[-1][1] <= left
+        chosen[wish.name] = _planned(wish, wish.versions[-1 if kept else 0], kept)
+        left -= chosen[wish.name].seconds if kept else 0.0
+    if NEURONS in chosen and FINE in chosen and chosen[NEURONS].kept:  # of H itself: its stand-in is not missed
+        left += chosen[FINE].seconds if chosen[FINE].kept else 0.0
+        del chosen[FINE]
+    for wish in wishes_by_worth:
+        if wish.name in chosen and chosen[wish.name].kept:
+            room = left + chosen[wish.name].seconds
+            best = next(version for version in wish.versions if version[1] <= room)
+            chosen[wish.name] = _planned(wish, best, kept=True)
+            left = room - best[1]
+    ordered = [chosen[wish.name] for wish in wishes if wish.name in chosen]
     return AnalysisPlan(budget, cost.gradient, cost.product, cost.gauss_newton, (*core, *ordered))
 
 
 def _planned(wish: Wish, version: tuple[int | None, float], kept: bool) -> PlannedStage:
-    return PlannedStage(wish.name, version[1], kept, version[0], wish.versions[0][0], wish.unit, wish.products)
+    whole = wish.versions[0][0]
+    products = version[0] if wish.unit == PRODUCTS and version[0] != whole else wish.products
+    return PlannedStage(wish.name, version[1], kept, version[0], whole, wish.unit, products)
 
 
-def _core(config: AnalyzeConfig, cost: Prices, budget: float | None) -> list[PlannedStage]:
-    """What every analysis has; with a budget, each with a limit on its products."""
+def _core(config: AnalyzeConfig, cost: Prices, budget: float | None, time: float) -> list[PlannedStage]:
+    """What every analysis has: as asked for where that fits into its share of the time, else less, down to a least.
 
-    def limit(name: str, usual: int) -> int | None:
+    With a budget each has a limit on its products: some more than it usually takes, or what it takes at most if cut down.
+    """
+    each = _per_probe(config)
+    usual = {LARGEST: 3 * config.k, SMALLEST: 40 + 10 * config.smallest, TRACE: TRACE_PRODUCTS}
+    usual[SPECTRUM] = config.probes * each
+    least = {**FEWEST, SPECTRUM: min(2, config.probes) * each}
+    room = CORE_SHARE * time / cost.product if cost.product else float("inf")
+    part = min(1.0, max(0.0, room - sum(least.values())) / max(1e-9, sum(usual.values()) - sum(least.values())))
+    given = {name: least[name] + part * (usual[name] - least[name]) for name in usual}
+
+    def limit(name: str, cut_down: float) -> int | None:
         if budget is None:
             return None
-        return max(int(FACTOR * usual), int(SHARES[name] * budget / max(cost.product, 1e-9)))
+        if part < 1:
+            return int(cut_down)
+        return int(max(FACTOR * usual[name], SHARES[name] * budget / max(cost.product, 1e-9)))
 
-    largest, smallest = 3 * config.k, 40 + 10 * config.smallest
-    bottom = min(400, limit(SMALLEST, smallest) or 400)
-    whole = config.probes
-    affordable = whole
-    if budget is not None:
-        affordable = int(SHARES[SPECTRUM] * budget / max(cost.product * _per_probe(config), 1e-9))
-    probes = max(2, min(whole, affordable)) if whole > 2 else whole
+    def stage(name: str, amount: float, whole: float, unit: str, most: int | None) -> PlannedStage:
+        return PlannedStage(name, given[name] * cost.product, True, int(amount), int(whole), unit, most)
+
+    pairs = max(3, min(config.k, given[LARGEST] / 3))
+    bottom, traced = given[SMALLEST], given[TRACE]
+    probes = config.probes if part == 1 else given[SPECTRUM] / each
     checking = [PlannedStage(CHECK, 10 * cost.gradient + 2 * cost.product)] if config.check else []
     return [
         *checking,
-        PlannedStage(LARGEST, largest * cost.product, products=limit(LARGEST, largest)),
-        PlannedStage(SMALLEST, smallest * cost.product, products=bottom),
-        PlannedStage(TRACE, TRACE_PRODUCTS * cost.product, products=limit(TRACE, TRACE_PRODUCTS)),
-        PlannedStage(SPECTRUM, probes * _per_probe(config) * cost.product, True, probes, whole, "random vectors"),
+        stage(LARGEST, pairs, config.k, "", limit(LARGEST, FACTOR * given[LARGEST])),
+        stage(SMALLEST, bottom, usual[SMALLEST], PRODUCTS, min(400, limit(SMALLEST, bottom) or 400)),
+        stage(TRACE, traced, usual[TRACE], PRODUCTS, limit(TRACE, traced)),
+        stage(SPECTRUM, probes, config.probes, "random vectors", None),
     ]
 
 
@@ -126,7 +157,9 @@ def _wishes(
     found = []
     if config.gauss_newton and problem.has_outputs:
         traces = None if budget is None else max(90, int(SHARES[TRACE] * budget / max(cost.gauss_newton, 1e-9)))
-        found.append(Wish(PARTS, ((None, (config.k + TRACE_PRODUCTS) * cost.gauss_newton),), products=traces))
+        amounts = (TRACE_PRODUCTS, TRACE_PRODUCTS // 3)
+        parts = tuple((n, (config.k + n) * cost.gauss_newton) for n in amounts)
+        found.append(Wish(PARTS, parts, PRODUCTS, traces))
         fewer = max(2, config.probes // 3)
         price = _per_probe(config) * cost.gauss_newton
         found.append(Wish(GN_SPECTRUM, tuple((n, n * price) for n in {fewer: 0, 2: 0}), "random vectors"))
@@ -166,7 +199,6 @@ def _block_wishes(problem: Problem, config: AnalyzeConfig, cost: Prices) -> Iter
         products = norm_products(problem, "neuron")
         if products <= config.most_products:
             yield Wish(NEURONS, ((None, products * cost.product + 20 * cost.gradient),))
-            return
     if finer_grouping(problem, config) is not None:
         yield Wish(FINE, ((NORM_PROBES, 2 * NORM_PROBES * cost.gradient + 2 * cost.gauss_newton),), "random gradients")
 
@@ -185,14 +217,17 @@ _UNKEPT = 2.0
 
 
 def _layer_norm_versions(problem: Problem, cost: Prices) -> tuple[tuple[int | None, float], ...]:
-    """Norms by layer with 16, 8 or 4 random vectors a block, where these decide the price."""
-    found: list[tuple[int | None, float]] = []
+    """Norms by layer as they are found by themselves, or with 16, 8 or 4 random vectors a block."""
+
+    def price(products: int) -> float:
+        return _UNKEPT * products * cost.product + 20 * cost.gradient
+
+    found: list[tuple[int | None, float]] = [(None, price(norm_products(problem, "layer", NORM_PROBES)))]
     probes = NORM_PROBES
     while probes >= FEWEST_PROBES:
-        products = norm_products(problem, "layer", probes)
-        price = _UNKEPT * products * cost.product + 20 * cost.gradient
-        if not found or price < found[-1][1]:
-            found.append((probes, price))
+        sampled = price(norm_products(problem, "layer", probes, "stochastic"))
+        if sampled < found[-1][1]:
+            found.append((probes, sampled))
         probes //= 2
     return tuple(found)
 

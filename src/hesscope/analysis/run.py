@@ -127,7 +127,8 @@ def _measure(
 
     def planned() -> AnalysisPlan:
         prices = None if budget is None else measure_prices(problem, pass_seconds, hessian, G)
-        return make_plan(problem, config, prices, len(checkpoints or ()), budget, deadline.now() - run.started)
+        spent = deadline.now() - run.started - check_seconds
+        return make_plan(problem, config, prices, len(checkpoints or ()), budget, spent)
 
     run.plan = kept_plan(run.stages, planned, (config, budget))
     if on_plan is not None:

@@ -27,13 +27,13 @@ from .stages import Limit
 
 def largest(run: Context, hessian: Hessian) -> Eigenpairs:
     """The k largest eigenpairs."""
-    config = run.config
-    return _end(run, hessian, "largest", LARGEST, config.k, config.tol, 3 * config.k, run.limit(LARGEST))
+    count = run.amount(LARGEST, run.config.k)
+    return _end(run, hessian, "largest", LARGEST, count, run.config.tol, 3 * count, run.limit(LARGEST))
 
 
 def largest_inputs(run: Context) -> tuple[object, ...]:
     """What the large eigenpairs depend on, and with them all that starts from them."""
-    return (run.config.k, run.config.tol, run.config.seed)
+    return (run.amount(LARGEST, run.config.k), run.config.tol, run.config.seed)
 
 
 def smallest(run: Context, hessian: Hessian) -> Eigenpairs:

@@ -58,11 +58,25 @@ class ShardedLayout(Layout):
             dist.all_reduce(x)
         return x
 
+    def sum_of_wholes(self, rows: Tensor) -> Tensor:
+        """The local part `(k, n)` of the sum over all processes of whole rows `(k, size)`, which are used up."""
+        own = rows[:, :0]
+        with together():
+            for rank in range(self.world):
+                part = rows[:, ShardedLayout(self.size, rank, self.world).local].contiguous()
+                if part.numel():
+                    dist.reduce(part, rank)
+                if rank == self.rank:
+                    own = part.clone()
+        return own
+
     def gather(self, a: Tensor) -> Tensor:
         # All parts are padded to one length, as all_gather needs; only the last ones are short.
-        padded = torch.zeros(self._part, *a.shape[1:], dtype=a.dtype, device=a.device)
-        padded[: a.shape[0]] = a
-        parts = [torch.empty_like(padded) for _ in range(self.world)]
+        padded = a.contiguous()
+        if len(a) < self._part:
+            padded = torch.zeros(self._part, *a.shape[1:], dtype=a.dtype, device=a.device)
+            padded[: len(a)] = a
+        whole = padded.new_empty(self.world * self._part, *a.shape[1:])
         with together():
-            dist.all_gather(parts, padded)
-        return torch.cat(parts)[: self.size]
+            dist.all_gather(list(whole.split(self._part)), padded)
+        return whole[: self.size]

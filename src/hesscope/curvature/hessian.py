@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -18,14 +18,13 @@ from .content import content_of
 from .cutting import combined
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
-from .engines.linearized import LinearizedGradient, linearized_gradient
 from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .of_problem import OfProblem
 from .problem import Problem
 from .proofs.derivatives import Proof, prove_hessian, prove_jacobian
 
-ProductMethod = Literal["auto", "kept", "batched", "linearize"]
+ProductMethod = Literal["auto", "kept", "batched", "half"]
 
 
 class CurvatureOperator(OfProblem):
@@ -105,17 +104,19 @@ class CurvatureOperator(OfProblem):
         whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
         with differentiable():
             out = self._sum_products(columns, rows, by_columns(whole).T)
-        out = need_finite(self.problem.all_sum(out).mul_(scale), f"products of {self!r}")
+        del whole
         if sharded:
-            out = out[:, ShardedLayout.here(rows.size).local]
+            out = ShardedLayout.here(rows.size).sum_of_wholes(out)
+        out = need_finite(out.mul_(scale), f"products of {self!r}", self.problem.anywhere)
         return out.T
 
 
 class Hessian(CurvatureOperator):
     """H = ∂²L/∂θ², exactly, of the loss the user trains.
 
-    `method`: "kept" (double backward, graph reused), "batched" (the same for many vectors at once), "linearize"
-    (forward-over-reverse, traced once), or "auto": what hs.check found fastest among the right ones, else "kept".
+    `method`: "kept" (double backward, graph reused), "batched" (the same for many vectors at once), "half"
+    (graphs kept with half of their digits, bfloat16 for float32: half of the memory, and error bars that hold what it
+    does to products), or "auto": what hs.check found fastest among the right ones, else "kept".
     The first product proves torch's derivatives of this network on a few examples and refuses wrong ones; with
     `unchecked` they are used as they are, and every result says so.
     """
@@ -124,16 +125,12 @@ class Hessian(CurvatureOperator):
 
     def __init__(self, problem: Problem, method: ProductMethod = "auto", *, unchecked: bool = False) -> None:
         super().__init__(problem, unchecked=unchecked)
-        if method not in ("auto", "kept", "batched", "linearize"):
-            refuse("method must be auto, kept, batched or linearize", f"{method!r}", "Leave it at 'auto'.")
+        if method not in get_args(ProductMethod):
+            refuse("method must be auto, kept, batched or half", f"{method!r}", "Leave it at 'auto'.")
         if method == "auto":
             method = "kept" if problem.verdict is None else problem.verdict.method
         self.method = method
-        self._engine: GradientGraphs | LinearizedGradient
-        if method == "linearize" and self._through_loss:
-            self._engine = linearized_gradient(problem)
-        else:
-            self._engine = GradientGraphs(problem, self._through_loss, "batched" if method == "batched" else "kept")
+        self._engine = GradientGraphs(problem, self._through_loss, method)
 
     @staticmethod
     def from_gradient(
@@ -165,6 +162,21 @@ class Hessian(CurvatureOperator):
 
     def proofs(self) -> tuple[Proof, ...]:
         return (prove_hessian(self.problem),)
+
+    @property
+    def verified(self) -> str:
+        kept = f"; graphs kept with half of their digits: products within {self.product_error:.1e}"
+        return super().verified + (kept if self.method == "half" else "")
+
+    @property
+    def product_error(self) -> float:
+        """Of the precision inside the network, and of graphs that are kept with half of it."""
+        own = super().product_error
+        if self.method != "half":
+            return own
+        assert isinstance(self._engine, GradientGraphs)
+        with differentiable():
+            return own + self.problem.scale * self._engine.half_error
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         return self._engine.products(columns, rows, block)

@@ -34,7 +34,7 @@ from .models.moving import new_tensors, warn_of_kept_statistics
 from .models.own_loss import OwnLoss, check_own_loss, is_whole
 from .models.sharded import unsharded
 from .models.state import cast, common_type, snapshot, unwrap
-from .processes import agree_on_loss, refuse_different_models, same_everywhere
+from .processes import agree_on_loss, any_process, refuse_different_models, same_everywhere
 from .proofs.batch_values import confirm_value, total_of_batches, values_of_batches
 from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
@@ -63,12 +63,14 @@ class Problem:
         *,
         memory: float | str | None,
         distributed: bool,
+        lean: bool = False,
         batch_dtype: torch.dtype | None = None,
         origin: Mapping[str, weakref.ref[nn.Parameter]] | None = None,
     ) -> None:
         self._given, self.batches, self.space = evaluation, batches, space
         self.parameters, self._fixed = parameters, fixed
         self.distributed, self._batch_dtype = distributed, batch_dtype
+        self.lean = lean or distributed  # processes share the work so that each holds less: no copies for speed
         self.origin = origin or {}  # the user's own parameters by name: what an optimiser holds
         self.device = next(iter(parameters.values())).device
         self.dtype = common_type(parameters.values())
@@ -118,11 +120,11 @@ class Problem:
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")
         check_settings(forward, freeze, distributed)
-        model = unsharded(model, distributed)
+        theirs, model = model, unsharded(model, distributed)
         size = _BATCH_SIZE if batch_size is None else checked_batch_size(batch_size)
         if not freeze:
             refuse_random_modules(model, batch_statistics)
-        selected, fixed = snapshot(model, params)
+        selected, fixed = snapshot(model, params, copied=model is not theirs)
         device = next(iter(selected.values())).device
         cache = 0.25 * parse_bytes(None, device) if device.type == "cpu" else 4e9
         batches = as_batches(data, size, freeze, cache, may_be_empty=distributed)
@@ -204,11 +206,11 @@ class Problem:
         with differentiable():
             return {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
 
-    def evaluate(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool = False) -> OutputLoss | ScalarLoss:
+    def evaluate(self, batch: Any, parameters: Mapping[str, Tensor]) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters; nothing of the model is changed."""
         with differentiable():
             batch = to_device(batch, self.device, self._batch_dtype)
-            return self._evaluation.at(batch, parameters, traced)
+            return self._evaluation.at(batch, parameters)
 
     @of_values
     def batch_values(self) -> tuple[tuple[float, float], ...]:
@@ -297,6 +299,10 @@ class Problem:
             self._probe = found
         return found
 
+    def anywhere(self, flag: bool) -> bool:
+        """Whether it holds in some process of a data-parallel problem."""
+        return any_process(flag, self.device) if self.distributed else flag
+
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over the processes of a data-parallel problem."""
         if self.distributed:
@@ -357,6 +363,7 @@ class Problem:
             "fixed": self._fixed,
             "memory": self.memory_budget.limit,
             "distributed": self.distributed,
+            "lean": self.lean,
             "batch_dtype": self._batch_dtype,
             "origin": self.origin,
         }

@@ -15,7 +15,6 @@ from ..rng import Rng
 from .data import examples_in
 from .engines.backward import hessian_product, random_direction
 from .engines.graphs import GradientGraphs
-from .engines.linearized import LinearizedGradient, linearized_gradient, seconds_to_trace
 from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .problem import Problem
@@ -24,7 +23,6 @@ from .proofs.derivatives import derivative_probe, prove_hessian
 _EXAMPLES = 64
 _SHARE = 16  # methods are timed on at most this part of the data
 _TESTED = 2  # examples: symmetry and linearity are a matter of the operations, not of the data
-Engine = GradientGraphs | LinearizedGradient
 _FASTER = 0.9  # leave the default only for a clear gain
 
 
@@ -43,10 +41,8 @@ def check(problem: Problem, examples: int = _EXAMPLES, *, rng: Rng | int | None 
     with differentiable():
         proof = prove_hessian(problem)
         tests = _Tests.of(problem, source) if proof.right else _Tests()
-        started = time.perf_counter()
         unused = _unused(problem) if proof.right else ()
-        gradient_seconds = time.perf_counter() - started
-        methods = _methods(problem, examples, gradient_seconds) if proof.right else ()
+        methods = _methods(problem, examples) if proof.right else ()
     verdict = Verdict(
         passed=proof.right,
         method=_fastest(methods),
@@ -86,35 +82,19 @@ class _Tests:
         return _Tests(symmetry, linearity, max(_gap(rounded.to(Hu), Hu), torch.finfo(problem.dtype).eps))
 
 
-def _methods(problem: Problem, examples: int, gradient_seconds: float) -> tuple[MethodCheck, ...]:
-    """Double backward, and in which part of its time the other methods do the same."""
+def _methods(problem: Problem, examples: int) -> tuple[MethodCheck, ...]:
+    """Double backward, and in which part of its time many vectors at once do the same."""
     kept = MethodCheck("kept", 0.0, 1.0)
     if problem.distributed:
         return (kept,)  # processes that share the data must use the same method
     total = sum(examples_in(batch) or 1 for batch in problem.batches)
     sample = problem.subset(max(1, min(examples, total // _SHARE)))
-    share = sum(examples_in(batch) or 1 for batch in sample.batches) / total
     seconds = _seconds(GradientGraphs(sample), sample)
     together = GradientGraphs(sample, method="batched")
     batched = MethodCheck("batched", 0.0, _seconds(together, sample) / seconds)
     if not together.together:
         batched = MethodCheck("batched", inf, nan, "torch cannot take many vectors through this graph at once")
-    if seconds_to_trace(sample) > gradient_seconds:
-        note = "not tried: tracing would take longer than it could save"
-        return kept, batched, MethodCheck("linearize", nan, nan, note)
-    return kept, batched, _traced(problem, seconds / share)
-
-
-def _traced(problem: Problem, kept_seconds: float) -> MethodCheck:
-    """The traced method on all data, where it proves itself against double backward before it is used."""
-    try:
-        engine = linearized_gradient(problem)
-        seconds = _seconds(engine, problem, repeats=1)
-        if engine.fallback is None:
-            return MethodCheck("linearize", 0.0, seconds / kept_seconds)
-        return MethodCheck("linearize", engine.error, nan, "differs from double backward on this data")
-    except Exception as error:
-        return MethodCheck("linearize", inf, nan, f"{type(error).__name__}: {error}")
+    return kept, batched
 
 
 def _fastest(methods: tuple[MethodCheck, ...]) -> str:
@@ -122,7 +102,7 @@ def _fastest(methods: tuple[MethodCheck, ...]) -> str:
     return min(able, key=lambda m: m.relative_time).name if able else "kept"
 
 
-def _seconds(engine: Engine, problem: Problem, repeats: int = 2) -> float:
+def _seconds(engine: GradientGraphs, problem: Problem, repeats: int = 2) -> float:
     """Of a product, in a block of two; the graph is built before."""
     block = torch.ones(2, problem.space.size, dtype=problem.dtype, device=problem.device)
     engine.products(problem.space, problem.space, block)

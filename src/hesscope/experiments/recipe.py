@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..results.claims import Outcome
@@ -29,8 +30,18 @@ class Experiment:
     paper: Any
     run: Callable[[Any], Findings]
     claims: tuple[Declared, ...]
-    figures: Callable[[Outcome], dict[str, Any]] = field(default=lambda outcome: {})  # name -> matplotlib Figure
-    chosen: str = ""
+    figures: Callable[[Outcome], dict[str, Any]]  # name -> matplotlib Figure
+    chosen: str
+
+    @staticmethod
+    def of(
+        module: str, title: str, source: str, *, quick: Any, default: Any, paper: Any, chosen: str = ""
+    ) -> Experiment:
+        """The recipe of a module, under the name of its place: its `run`, its `CLAIMS` and, where it has them, its `figures`."""
+        here = vars(sys.modules[module])
+        figures = here.get("figures", lambda outcome: {})
+        name = ".".join(module.split(".")[-2:])
+        return Experiment(name, title, source, quick, default, paper, here["run"], here["CLAIMS"], figures, chosen)
 
     @property
     def sizes(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..curvature.data import examples_in, halves
+from ..curvature.engines.backward import noise_like
 from ..curvature.engines.memory import is_out_of_memory
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem, ScalarLoss
@@ -17,9 +18,9 @@ from ..curvature.processes import any_process
 from ..curvature.proofs.independence import halves_add_up
 from ..errors import HesscopeError
 from ..rng import Rng
-from .capturing import Capture, capture
+from .capturing import Capture, capture, every_parameter
 from .example_gradients import ExampleGradients
-from .layer import LayerFacts
+from .layer import OTHER_TYPE, LayerFacts
 from .shared_captures import shared_terms
 
 _DIGITS = {torch.float64: 1e-11, torch.float32: 1e-4}
@@ -40,12 +41,12 @@ def hold_everywhere(problem: Problem, found: Mapping[str, LayerFacts], alone: bo
             changed.look(batch)
     if _anywhere(problem, mixed):
         return None
-    other = {name for name in exact if _anywhere(problem, name in changed.names)}
+    other = {name: changed.why.get(name, OTHERWISE) for name in exact if _anywhere(problem, name in changed.why)}
     linear = {name: layer for name, layer in exact.items() if layer.gauss_newton and name not in other}
     bent = _bent_somewhere(problem, linear.values())
     bent = {name for name in linear if _anywhere(problem, name in bent)}
     settled = {
-        name: replace(layer, exact=False, gauss_newton=False, reason=OTHERWISE) if name in other else layer
+        name: replace(layer, exact=False, gauss_newton=False, reason=other[name]) if name in other else layer
         for name, layer in found.items()
     }
     return {name: replace(layer, gauss_newton=False) if name in bent else layer for name, layer in settled.items()}
@@ -56,15 +57,24 @@ def _anywhere(problem: Problem, flag: bool) -> bool:
 
 
 class _Changed:
-    """Evaluates batches, and collects the layers that are not called as they were when they were tried."""
+    """Evaluates batches, and collects the layers that are not called as they were when they were tried, and why.
+
+    The proofs, in float64, see neither autocast inside the model nor that its parameters have several types.
+    """
 
     def __init__(self, problem: Problem, layers: Mapping[str, LayerFacts]) -> None:
         self.problem, self.layers = problem, layers
-        self.names: set[str] = set()
+        types = {t.dtype for t in every_parameter(problem).values() if t.is_floating_point()}
+        self._type = types.pop() if len(types) == 1 else None
+        self.why: dict[str, str] = {}
 
     def look(self, batch: Any) -> OutputLoss | ScalarLoss:
         run = capture(self.problem, batch, self.layers)
-        self.names |= {name for name, layer in self.layers.items() if not _called_once(run, layer)}
+        for name, layer in self.layers.items():
+            if not _called_once(run, layer):
+                self.why.setdefault(name, OTHERWISE)
+            elif run.of(name)[0].z.dtype != self._type:
+                self.why[name] = OTHER_TYPE
         return run.terms
 
 
@@ -83,7 +93,7 @@ def _bent_somewhere(problem: Problem, layers: Collection[LayerFacts]) -> set[str
     """
     gradients = ExampleGradients(problem, layers)
     bent: set[str] = set()
-    for batch in gradients.pieces() if layers else ():
+    for batch in problem.batches if layers else ():
         bent |= _bent_in_parts(gradients, batch)
     return bent
 
@@ -108,14 +118,10 @@ def _bent_in(run: Capture) -> set[str]:
     if not isinstance(terms, OutputLoss) or not len(terms.f) or not terms.f.requires_grad:
         return set()
 
-    def draw(name: str, like: torch.Tensor) -> torch.Tensor:
-        return torch.randn(
-            like.shape, generator=Rng(0).child("everywhere", name).torch(), dtype=torch.float64, device="cpu"
-        ).to(like.device, like.dtype)
-
+    rng = Rng(0).child("everywhere")
     zs = [layer.z for layer in run.layers]
-    along = [draw(f"along {layer.name}", layer.z) for layer in run.layers]
-    slopes = run.gradients(draw("outputs", terms.f), create_graph=True)
+    along = [noise_like(rng.child(f"along {layer.name}"), layer.z) for layer in run.layers]
+    slopes = run.gradients(noise_like(rng.child("outputs"), terms.f), create_graph=True)
     live = [(slope, u) for slope, u in zip(slopes, along, strict=True) if slope.requires_grad]
     if not live:
         return set()

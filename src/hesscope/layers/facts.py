@@ -7,21 +7,23 @@ a product with its block of the Hessian, both computed from what the layer was g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
-from ..curvature.data import examples_in, map_tensors
+from ..curvature.data import examples_in, map_tensors, take
 from ..curvature.gradient_mode import differentiable
 from ..curvature.losses.base import OutputLoss
-from ..curvature.problem import Problem
+from ..curvature.problem import Problem, ScalarLoss
 from ..errors import refuse
 from .capturing import Capture, CapturedLayer, capture, every_parameter
 from .everywhere import hold_everywhere
 from .layer import LayerFacts, described
 from .proof import TOLERANCE, LayerProof, every_second
+
+Terms = OutputLoss | ScalarLoss
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,6 @@ def _find(problem: Problem) -> ProblemFacts:
     try:
         proof = LayerProof(probe, batch, whole, part, examples)
         found = {name: proof.facts(layer) for name, layer in once.items()}
-        mixed = _mixed_types(problem, batch)
     except RuntimeError as error:
         return _refused(once, reasons, f"its derivatives cannot be computed ({error})")
     if any(layer.exact for layer in found.values()):
@@ -105,35 +106,30 @@ def _find(problem: Problem) -> ProblemFacts:
         if everywhere is None:
             return _refused(once, reasons, "examples of a batch influence each other")
         found = everywhere
-    why = "it runs in another type than its parameters or than other layers (autocast, a model of several types)"
-    found = {n: replace(layer, exact=False, reason=why) if n in mixed else layer for n, layer in found.items()}
     columns = whole.terms.columns() if isinstance(whole.terms, OutputLoss) else 0
-    return ProblemFacts(found, reasons, columns, _rows_are_examples(probe, batch, whole, examples))
+    return ProblemFacts(found, reasons, columns, _rows_are_examples(probe, batch, whole.terms, part.terms, examples))
 
 
-def _mixed_types(problem: Problem, batch: Any) -> set[str]:
-    """Layers that autocast inside the model runs in another type, and all of a model whose parameters have several
-    types; the proofs, in float64, do not see either."""
-    run = capture(problem, batch)
-    own = [(layer, t) for layer in run.layers for t in (layer.roles.weight, layer.roles.bias) if t is not None]
-    several = len({t.dtype for _, t in own}) > 1
-    return {layer.name for layer, t in own if several or layer.z.dtype != t.dtype}
+def _rows_are_examples(probe: Problem, batch: Any, terms: Terms, of_odd: Terms, examples: int) -> bool:
+    """Whether each example gives one row of the loss: its own among those of all.
 
-
-def _rows_are_examples(probe: Problem, batch: Any, whole: Capture, examples: int) -> bool:
-    """Whether each example, run alone, gives one row of the loss: its own among those of all."""
-    terms = whole.terms
+    Examples do not see each other, so that those with a one at some place of their binary number give the rows that are
+    theirs; where these are the rows with a one there, for every place, the row of each example has its number. Those
+    `of_odd` examples are there.
+    """
     if not isinstance(terms, OutputLoss) or len(terms.f) != examples:
         return False
     tolerance = TOLERANCE.get(terms.f.dtype, 1e-3) * float(terms.f.detach().abs().max())
     with torch.no_grad():
-        for i in range(examples):
+        for place in range((examples - 1).bit_length()):
+            some = torch.tensor([i for i in range(examples) if i >> place & 1], device="cpu")
             try:
-                alone = probe.evaluate(map_tensors(batch, lambda t, i=i: t[i : i + 1]), probe.parameters)  # type: ignore[misc]
-            except (RuntimeError, ValueError):  # a model that refuses a single example
+                found = of_odd if place == 0 else probe.evaluate(take(batch, some), probe.parameters)
+            except (RuntimeError, ValueError):  # a model that refuses so few examples
                 return False
-            assert isinstance(alone, OutputLoss)
-            if len(alone.f) != 1 or float((alone.f[0] - terms.f[i]).abs().max()) > tolerance:
+            assert isinstance(found, OutputLoss)
+            rows = terms.f[some.to(terms.f.device)]
+            if found.f.shape != rows.shape or float((found.f - rows).abs().max()) > tolerance:
                 return False
     return True
 

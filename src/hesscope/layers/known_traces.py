@@ -29,6 +29,7 @@ from ..rng import Rng
 from .capturing import Capture
 from .example_gradients import ExampleGradients, one_row_each, total_of, zeros
 from .facts import ProblemFacts, facts_of
+from .shared_captures import captures_shared
 
 MOST_COLUMNS = 64  # beyond this, random signs reach 1 % with fewer backward passes
 _DRAWS = 8
@@ -44,7 +45,14 @@ def known_trace(
     problem = op.problem
     if not problem.has_outputs or op.rows != problem.space:
         return None
-    facts = facts_of(problem)
+    with captures_shared(problem):
+        return _known_trace(op, tol, rng, max_products, with_functional)
+
+
+def _known_trace(
+    op: CurvatureOperator, tol: float, rng: Rng, max_products: int | None, with_functional: bool
+) -> Estimate | None:
+    problem, facts = op.problem, facts_of(op.problem)
     if facts.exact:
         op.need_right()  # what is known of layers is known by double backward
     parts = _Parts(op, facts, with_functional)

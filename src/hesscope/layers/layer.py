@@ -12,6 +12,8 @@ from .arrangement import Arrangement
 from .capturing import CapturedLayer
 from .kinds import Kind, MatrixKind
 
+OTHER_TYPE = "it runs in another type than its parameters or than other layers (autocast, a model of several types)"
+
 
 @dataclass(frozen=True, eq=False)
 class LayerFacts:

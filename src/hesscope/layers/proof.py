@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..curvature.engines.backward import noise_like
 from ..curvature.losses.base import OutputLoss
-from ..curvature.problem import Problem
+from ..curvature.problem import Problem, ScalarLoss
 from ..rng import Rng
 from .arrangement import Arrangement
 from .capturing import Capture, CapturedLayer, every_parameter
 from .kinds import MatrixKind
 from .kinds.base import parameter_gradients
-from .layer import LayerFacts, described
+from .layer import OTHER_TYPE, LayerFacts, described
 
 # One policy: relative to the larger side, in float64 (where a model cannot run in it, its own rounding decides).
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
@@ -31,11 +33,10 @@ class LayerProof:
         self.examples, self.fewer = examples, max(1, examples // 2)
         self.same_layers = [layer.name for layer in whole.layers] == [layer.name for layer in part.layers]
         self.index = {id(layer): i for i, layer in enumerate(whole.layers)}
-        self.leaves = {name: t.clone().requires_grad_() for name, t in every_parameter(probe).items()}
+        self.leaves = {name: t.requires_grad_() for name, t in every_parameter(probe).items()}
         self.cotangent = self._draw("cotangent", whole.terms.f) if isinstance(whole.terms, OutputLoss) else None
         with torch.inference_mode(False), torch.enable_grad():
-            self.first = self._plain(batch, through_loss=True, create_graph=True)
-            self.plain = self._plain(batch, through_loss=False, create_graph=False)
+            self.first, self.plain = self._plain(probe.evaluate(batch, self.leaves))
         self.pulled = whole.gradients(self.cotangent)
         self.slopes = whole.gradients(create_graph=True)
         self.part_slopes = part.gradients(create_graph=True) if self.same_layers else []
@@ -45,7 +46,7 @@ class LayerProof:
         self.part_generic = self._generic(part) if self.same_layers else []
         # What is smaller than rounding of these is zero.
         sizes = [whole.output()[0], *self.plain.values(), *self.first.values(), *self.slopes]
-        largest = [float(t.detach().abs().max()) for t in sizes if t.numel()]
+        largest = list(map(_largest, sizes))
         self.scale, self.finite = max(largest), all(isfinite(size) for size in largest)
 
     def facts(self, layer: CapturedLayer) -> LayerFacts:
@@ -55,6 +56,8 @@ class LayerProof:
             return replace(none, reason="its values and derivatives are not finite on some examples")
         if not self.same_layers:
             return replace(none, reason="which layers run depends on the number of examples")
+        if any(t is not None and t.dtype != layer.z.dtype for t in (layer.roles.weight, layer.roles.bias)):
+            return replace(none, reason=OTHER_TYPE)
         i = self.index[id(layer)]
         fewer = self.part.layers[i]
         inputs = Arrangement.of(layer.roles.x, fewer.roles.x, self.examples, self.fewer)
@@ -100,18 +103,16 @@ class LayerProof:
             second_derivative_product(part_slope, self.part.layers[i].z, fewer),
         )
 
-    def _plain(self, batch: Any, through_loss: bool, create_graph: bool) -> dict[str, Tensor]:
-        """Gradients by plain backward: of the loss, or along the fixed cotangent of the outputs."""
-        terms = self.probe.evaluate(batch, self.leaves)
-        output, cotangent = (terms.f, self.cotangent) if isinstance(terms, OutputLoss) else (terms.total, None)
-        if isinstance(terms, OutputLoss) and through_loss:
-            cotangent = terms.differentiable_output_gradient()
+    def _plain(self, terms: OutputLoss | ScalarLoss) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Gradients by plain backward: of the loss, with their graph, and along the fixed cotangent of the outputs."""
+        separate = isinstance(terms, OutputLoss)
+        output, slope = (terms.f, terms.differentiable_output_gradient()) if separate else (terms.total, None)
         if not output.requires_grad:
-            return {name: torch.zeros_like(t) for name, t in self.leaves.items()}
-        found = torch.autograd.grad(
-            output, list(self.leaves.values()), cotangent, create_graph=create_graph, materialize_grads=True
-        )
-        return dict(zip(self.leaves, found, strict=True))
+            return ({name: torch.zeros_like(t) for name, t in self.leaves.items()},) * 2
+        leaves = list(self.leaves.values())
+        first = torch.autograd.grad(output, leaves, slope, create_graph=True, materialize_grads=True)
+        plain = torch.autograd.grad(output, leaves, self.cotangent, retain_graph=True, materialize_grads=True)
+        return dict(zip(self.leaves, first, strict=True)), dict(zip(self.leaves, plain, strict=True))
 
     def _gradient_is_ours(self, i: int, layer: CapturedLayer) -> bool:
         ours = parameter_gradients(layer.roles, self.pulled[i].detach())
@@ -144,8 +145,7 @@ class LayerProof:
                     materialize_grads=True,
                 )
             )
-        flat, theirs = (torch.cat([t.reshape(-1) for t in part]) for part in (ours, truth))
-        return self._same(flat, theirs)
+        return self._same_parts(ours, truth)
 
     def _factors_suffice(self, layer: CapturedLayer, direction: Tensor, bent: Tensor) -> bool:
         """Whether outputs do not curve: then M u = Jᵀ J u for the generic loss, and Jᵀ (∂²ℓ/∂f²) J u for any."""
@@ -213,21 +213,22 @@ class LayerProof:
         return bool(((numbered - found * plain).square().sum(-1, keepdim=True) <= 1e-4 * norm).all())
 
     def _same(self, a: Tensor, b: Tensor) -> bool:
-        a, b = a.detach(), b.detach()
-        if a.shape != b.shape:
-            return False
-        if not a.is_floating_point():
-            return bool(torch.equal(a, b))
-        size = max(float(a.abs().max()), float(b.abs().max())) if a.numel() else 0.0
-        tolerance = TOLERANCE.get(a.dtype, 1e-3)
-        gap = float((a - b).abs().max()) if a.numel() else 0.0
-        return gap <= tolerance * size or gap <= ROUNDING.get(a.dtype, 1e-5) * self.scale
+        return a.shape == b.shape and (self._same_parts([a], [b]) if a.is_floating_point() else bool(torch.equal(a, b)))
+
+    def _same_parts(self, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> bool:
+        """Whether all parts together agree, measured by their largest entry."""
+        dtype = ours[0].dtype
+        size = max(map(_largest, (*ours, *theirs)))
+        allowed = max(TOLERANCE.get(dtype, 1e-3) * size, ROUNDING.get(dtype, 1e-5) * self.scale)
+        return all(_largest(a.detach() - b.detach()) <= allowed for a, b in zip(ours, theirs, strict=True))
 
     def _draw(self, name: str, like: Tensor) -> Tensor:
-        noise = torch.randn(
-            like.shape, generator=Rng(0).child("layers", name).torch(), dtype=torch.float64, device="cpu"
-        )
-        return noise.to(like.device, like.dtype)
+        return noise_like(Rng(0).child("layers", name), like)
+
+
+def _largest(t: Tensor) -> float:
+    low, high = t.detach().aminmax() if t.numel() else (t.new_zeros(()), t.new_zeros(()))
+    return max(-float(low), float(high))
 
 
 def second_derivative_product(slope: Tensor, z: Tensor, direction: Tensor) -> Tensor:

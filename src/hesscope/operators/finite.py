@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,9 +15,12 @@ def all_finite(values: Tensor) -> bool:
     return bool(torch.isfinite(values.sum())) or bool(torch.isfinite(values).all())
 
 
-def need_finite(values: Tensor, what: str) -> Tensor:
-    """The values themselves; a loss may be finite where its derivatives are not, as a saturated unit of an infinite input."""
-    if not all_finite(values):
+def need_finite(values: Tensor, what: str, anywhere: Callable[[bool], bool] = bool) -> Tensor:
+    """The values themselves; a loss may be finite where its derivatives are not, as a saturated unit of an infinite input.
+
+    Where each process has a part of them, `anywhere` tells whether something holds for some part: they all refuse or none.
+    """
+    if anywhere(not all_finite(values)):
         refuse(
             f"{what} must be finite", "NaN or infinity", "Look for them in the data, and for roots and norms of zero."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from ..rng import Rng
 Draw = Literal["normal", "rademacher"]
 _ROWS = 4096
 _PIECE = 65536
+_DRAWN = 1 << 20  # numbers drawn at a time, a multiple of sixteen
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,24 @@ class Layout:
     def draw(self, rng: Rng, k: int, kind: Draw, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Random columns, the same numbers for every layout and device: column j comes from `rng.child(j)`."""
         columns = torch.empty(k, self.local_size, dtype=dtype, device=device)
-        for j in range(k):
-            generator = rng.child(j).torch()
-            if kind == "normal":
-                whole = torch.randn(self.size, generator=generator, dtype=torch.float64, device="cpu")
-            else:
-                whole = torch.randint(0, 2, (self.size,), generator=generator, device="cpu").double().mul_(2).sub_(1)
-            columns[j] = whole[self.local].to(dtype)
+        for column, generator in zip(columns, (rng.child(j).torch() for j in range(k)), strict=True):
+            for here, piece in _pieces_drawn(self.size, generator, kind):
+                start, stop = max(here.start, self.local.start), min(here.stop, self.local.stop)
+                if start < stop:
+                    ours = slice(start - self.local.start, stop - self.local.start)
+                    column[ours] = piece[start - here.start : stop - here.start].to(dtype)
         return columns.T
+
+
+def _pieces_drawn(size: int, generator: torch.Generator, kind: Draw) -> Iterator[tuple[slice, Tensor]]:
+    """The numbers that one draw of all of them gives, in float64, a few at a time: torch draws normal numbers in groups of
+    sixteen, and the last sixteen of a draw that does not come out even once more."""
+    start = 0
+    while start < size:
+        stop = start + _DRAWN if size - start >= _DRAWN + 16 else size
+        if kind == "normal":
+            piece = torch.randn(stop - start, generator=generator, dtype=torch.float64, device="cpu")
+        else:
+            piece = torch.randint(0, 2, (stop - start,), generator=generator, device="cpu").double().mul_(2).sub_(1)
+        yield slice(start, stop), piece
+        start = stop

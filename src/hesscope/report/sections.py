@@ -22,6 +22,7 @@ from ..results.plan import AnalysisPlan, duration
 from ..results.stability import Stability
 from ..tables import field_values
 from . import markup
+from .advice import CLEAR_GAP
 from .evidence import evidence_of
 from .glossary import GLOSSARY
 from .summary import summary_lines
@@ -112,10 +113,11 @@ def _summary(a: Analysis) -> str:
     error = float(a.largest.residuals[0])
     trace_error = "exact" if a.trace.exact else f"± {a.trace.stderr:.2g}"
     versus = f"against {a.classes} classes" if a.classes else "large eigenvalues before the widest gap"
+    outliers = str(a.gap[0]) if a.gap[1] >= CLEAR_GAP else "none"
     tiles = [
         markup.tile("Sharpness λ_max", f"{a.sharpness:.4g}", f"± {error:.1g} (residual)"),
         markup.tile("Trace", f"{float(a.trace):.4g}", trace_error),
-        markup.tile("Outliers", str(a.gap[0]), versus),
+        markup.tile("Outliers", outliers, versus),
         markup.tile("Negative curvature", f"{a.negative_weight:.2%}", "of Σ|λ|"),
     ]
     layer = a.block_norms("layer")

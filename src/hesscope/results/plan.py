@@ -33,8 +33,8 @@ PARTS, GN_SPECTRUM, SECOND, LAYERS, NEURONS, FINE, KRONECKER, LANDSCAPE, LAYER_T
 class PlannedStage(Result):
     """One stage: the seconds it was thought to take, and how much of it was planned.
 
-    `kept` False: left out. `amount` of `whole` (`unit`): random vectors, layers or checkpoints; `products`: at most so
-    many, None without a limit. `took`: seconds, None where it did not run; `cut`: stopped before its end.
+    `kept` False: left out. `amount` of `whole` (`unit`): random vectors, layers or checkpoints; a whole of None is what
+    takes no such number. `products`: at most so many, None without a limit. `took`: seconds, None where it did not run; `cut`: stopped before its end.
     """
 
     name: str
@@ -49,8 +49,10 @@ class PlannedStage(Result):
 
     @property
     def said(self) -> str:
-        part = self.amount is not None and self.whole is not None and self.amount < self.whole
-        return f"{self.name}, {self.amount} of {self.whole} {self.unit}" if part else self.name
+        if self.amount is None or self.amount == self.whole:
+            return self.name
+        of = "" if self.whole is None else f" of {self.whole}"
+        return f"{self.name}, {self.amount}{of} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True)

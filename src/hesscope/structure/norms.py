@@ -135,11 +135,17 @@ def _in_words(stream: Stream, probes: int, shared: bool) -> str:
 
 
 def norm_products(
-    problem: Problem | LinearOperator, partition: Partition | Grouping = "neuron", probes: int = 16
+    problem: Problem | LinearOperator,
+    partition: Partition | Grouping = "neuron",
+    probes: int = 16,
+    method: Literal["auto", "stochastic"] = "auto",
 ) -> int:
     """How many products `block_norms` takes by itself: none where structure gives everything."""
     source = source_of(problem)
-    chosen, stream = source.partition(partition), Stream(source)
+    chosen = source.partition(partition)
+    if method == "stochastic":
+        return products_of(chosen, torch.arange(chosen.count, device="cpu"), probes)
+    stream = Stream(source)
     columns = stream.unstructured
     labels = chosen.labels[stream.order]
     sampled = torch.unique(labels[:columns])

@@ -41,6 +41,7 @@ _PROBE = 64
 _ORTHOGONAL = ("eigenpairs", "spectral_density", "trace", "diagonal")  # tasks whose vectors are kept so
 _OWN_VECTORS = 4  # sums of gradients, a product and its pieces
 _HEAP = 1.25  # the C library's heap is full of holes: measured 1.0 to 1.4 times what is alive in it
+_READ = 1e9  # bytes of a file in a second
 _PATIENCE = 1.0  # seconds that timing one product may take
 _FROM_LAYERS = "Exact, from per-example gradients: one backward pass per class."
 _SMALL = 200  # up to this size every task multiplies the whole matrix out
@@ -98,7 +99,7 @@ def _plan(problem: Problem, task: str, settings: dict[str, Any], rehearsed: bool
     graphs = engine.forecast(counts)
     price = _price(problem, batches[0], gradient / max(sum(counts), 1)) if batches else _Price((0.0, 0.0), (0.0, 0.0))
     (held, built), share = graphs.runs, graphs.share * sum(counts)
-    product = price.kept(held, share) + price.built(built, sum(counts) - share)
+    product = price.kept(held, share) + price.built(built, sum(counts) - share) + graphs.in_file / _READ
     tried, layered = None, note == _FROM_LAYERS
     function = _FUNCTIONS[task]
     if rehearsed and function is not None and batches and not layered and not note.startswith("Exact"):
@@ -129,6 +130,8 @@ def _plan(problem: Problem, task: str, settings: dict[str, Any], rehearsed: bool
     total = int(total * (_HEAP if problem.device.type == "cpu" else 1.0))
     if not problem.batches.held:
         note += " The data is streamed, so times are per first batch."
+    if graphs.in_file:
+        note += f" Memory does not hold all graphs: {graphs.in_file / 1e9:.1f} GB of them go to a file."
     free = free_bytes(problem.device)
     if total > 0.9 * free:
         note += f" {_way_out(task, total, free, graphs.kept + graphs.working, basis)}"

@@ -1,1 +1,1 @@
-"""How products are computed: graphs that are kept, Jacobian products, a traced linearisation, under a memory budget."""
+"""How products are computed: graphs that are kept, Jacobian products, under a memory budget."""

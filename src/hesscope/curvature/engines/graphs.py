@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import DerivativeError
+from ...rng import Rng
 from ...space import ParameterSpace
+from ..data import examples_in, first_examples
 from ..models.evaluation import gradient_of, value_of
 from ..problem import Problem
 from ..proofs.faulty_modules import find_faulty_modules
-from .backward import Place, place_of, pull_back
+from .backward import Place, place_of, pull_back, random_direction
 from .kept import KeptGraphs
 from .output_head import head_of
 
 _COLUMNS = 16  # vectors at a time in a batched product
+_FEW = 8  # examples on which rounding is measured
+_TURNS = 3  # of a random vector towards the largest curvature
 
 
 @dataclass
@@ -38,14 +43,14 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
     """
 
     def __init__(self, problem: Problem, through_loss: bool = True, method: str = "kept") -> None:
-        super().__init__(problem)
+        super().__init__(problem, half=method == "half")
         self.through_loss, self.method = through_loss, method
         self.sums: list[Tensor | Place | None] = [None] * len(self.leaves)
         self.together: bool | None = None  # whether torch takes many vectors through this graph at once
 
     def trace(self, batch: Any) -> TracedGradient:
         head = head_of(self.problem)
-        split = None if head is None else head.evaluate(batch, self.leaves)
+        split = None if head is None else head.evaluate(batch, self.leaves, self._file is None)
         if split is not None:
             gradients = split.gradient(self.leaves, self.through_loss)
             return TracedGradient(split.value, gradients, split.held_bytes)
@@ -75,7 +80,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
 
     def _products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         self.build()
-        if self.method == "kept" and rows == columns and self.everything_kept:
+        if self.method != "batched" and rows == columns and self.everything_kept:
             return self._pull_all(rows, block)
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
         if self.kept_batches:
@@ -100,6 +105,31 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
                 piece, pieces[index] = pieces[index], None
                 row[place] = 0 if piece is None else piece.reshape(-1)
         return out
+
+    @cached_property
+    def half_error(self) -> float:
+        """What half of the digits do to the summed product with a unit vector: measured on a few examples, in random directions
+        turned towards the largest curvature, and counted as if it added up over all, twice: others may be worse."""
+        assert self._half is not None
+        batch = next(iter(self.problem.batches), None)
+        if batch is None:
+            return 0.0
+        few = first_examples(batch, _FEW) if self.problem.divisible else batch
+        exact = self.trace(few).gradients
+        with self._half.saving(self._own(few)):
+            rounded = self.trace(few).gradients
+        space, worst = self.problem.space, 0.0
+        v = random_direction(self.problem, Rng(0).child("half"))[None]
+        for _ in range(_TURNS):
+            v = v / v.norm()
+            right, found = torch.zeros_like(v), torch.zeros_like(v)
+            self._pull(exact, space, space, v, right, keep=True)
+            self._pull(rounded, space, space, v, found, keep=True)
+            worst = max(worst, float((found - right).norm()))
+            if not float(right.norm()) > 0:
+                break
+            v = right
+        return 2 * worst * sum(examples_in(one) or 1 for one in self.problem.batches) / (examples_in(few) or 1)
 
     def _live(
         self, gradients: Sequence[Tensor | Place | None], columns: ParameterSpace

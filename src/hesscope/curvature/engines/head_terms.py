@@ -30,12 +30,13 @@ class HeadTerms:
     row_weight: Tensor
     count: float
     value: float = float("nan")  # Σ ℓ, once a slope or a value was computed
-    _only: SoftmaxLoss | None = None  # the loss of all rows, where one chunk holds them
+    keeps_logits: bool = True  # where one chunk holds all rows
+    _only: SoftmaxLoss | None = None  # the loss of all rows, while they are kept
 
     def chunks(self) -> Iterator[tuple[slice, SoftmaxLoss]]:
         """Rows and their loss, logits included, a few at a time."""
         step = max(1, _CHUNK_BYTES // (len(self.weight) * self.weight.element_size()))
-        if len(self.x) <= step:
+        if len(self.x) <= step and self.keeps_logits:
             self._only = self._only or self._rows(slice(None))
             yield slice(0, len(self.x)), self._only
             return

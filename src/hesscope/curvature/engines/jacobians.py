@@ -57,7 +57,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
 
     def trace(self, batch: Any) -> _Linearised:
         found = head_of(self.problem) if self._without_logits else None
-        head = None if found is None else found.evaluate(batch, self.leaves)
+        head = None if found is None else found.evaluate(batch, self.leaves, self._file is None)
         if head is not None:
             value = sum(float(rows.value) for _, rows in head.chunks())
             return _Linearised(value, None, self._next_row, head.x, *self._linearised(head.x), head)

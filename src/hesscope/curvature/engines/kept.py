@@ -5,21 +5,29 @@ from __future__ import annotations
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar
 
+import torch
+
 from ...errors import refuse
+from ...scratch import scratch_bytes, scratch_folder
 from ..data import bytes_of, examples_in, first_examples, halves, in_batches_of, in_larger_batches, tensors_of
 from ..problem import Problem
 from .memory import bytes_in_graph, counting_saved_bytes, is_out_of_memory
+from .saved_elsewhere import CountedOperations, GraphFile, HalfPrecision, NoRoom
 
+_HOOKED = "saved tensor hooks"  # of which torch.func inside a model knows nothing, and says so
 _FEW, _MORE = 8, 32  # examples on which graphs are measured
 _JOINED_BYTES = 500_000_000  # of a graph of joined batches
 _PARTS = 8  # joined batches take at most this part of the budget, so that it can be filled
 _TRANSIENT = 1.5  # of a graph is alive beside it in a backward pass (measured: 1 to 2; convolutions unfold)
+# Reading a byte takes a core about as long as so many operations: graphs are read where building them takes twice that.
+_OPERATIONS_OF_A_BYTE = 25
 
 
 class Traced(Protocol):
@@ -56,13 +64,15 @@ class GraphSize:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes of all graphs, of those that will be kept (a share of the examples) and of what a product adds.
+    """Bytes of all graphs, of those that will be kept in memory and in a file, and of what a product adds.
 
-    `runs` are the graphs that a product passes through: how many are kept, and how many are built for it.
+    `share` is that of the examples whose graphs are kept; `runs` are the graphs that a product passes through: how many
+    are kept, and how many are built for it.
     """
 
     total: int
     kept: int
+    in_file: int
     working: int
     share: float
     runs: tuple[int, int]
@@ -74,8 +84,9 @@ class KeptGraphs(ABC, Generic[_Graph]):
     Every evaluation compares the batch's loss with the one that was recorded when the problem was first evaluated.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, half: bool = False) -> None:
+        """With `half`, what memory holds of graphs has half of its digits."""
+        self.problem, self._half = problem, HalfPrecision() if half else None
         self.leaves = problem.leaves()
         self.kept_batches = 0
         self.kept_bytes = 0
@@ -106,6 +117,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
             except BaseException:
                 # A part of the data must never pass for all of it in the next product.
                 self.forget()
+                self._file = None
                 self.problem.memory_budget.release(self.kept_bytes)
                 self.kept_batches = self.kept_bytes = 0
                 raise
@@ -118,30 +130,82 @@ class KeptGraphs(ABC, Generic[_Graph]):
     def _keep(self) -> bool:
         """Hold the graphs of the first batches; whether those are all."""
         for batch, count in in_larger_batches(self.problem.batches, self.joined_examples):
-            size = self.size.of(examples_in(batch) or 1, self._copied(count))
-            measured, self._spare = self._spare, None
-            if not self.problem.memory_budget.reserve(size):
+            graphs = self._in_memory(batch, count)
+            graphs = self._in_file(batch) if graphs is None else graphs
+            if graphs is None:
                 return False
-            self.kept_bytes += size
             value = 0.0
-            whole = measured is not None and measured[0] is batch
-            for graph in [measured[1]] if measured and whole else in_pieces(self.problem, batch, self.trace):
+            for graph in graphs:
                 self.hold(graph)
                 value += graph.value
-            measured = None
             self.problem.confirm(self.kept_batches, value, count)
             self.kept_batches += count
         return True
 
+    def _in_memory(self, batch: Any, count: int) -> Iterable[_Graph] | None:
+        size = self.size.of(examples_in(batch) or 1, self._copied(count))
+        measured, self._spare = self._spare, None
+        if self._file is not None or not self.problem.memory_budget.reserve(size):
+            return None
+        self.kept_bytes += size
+        if self._half is not None:
+            with self._half.saving(self._own(batch)):
+                return list(in_pieces(self.problem, batch, self.trace))
+        return [measured[1]] if measured and measured[0] is batch else in_pieces(self.problem, batch, self.trace)
+
+    def _in_file(self, batch: Any) -> list[_Graph] | None:
+        """The graphs of a batch with what they saved in a file; all of them or, where there is no room, None."""
+        if self._file is None and (room := self._room()):
+            self._file = GraphFile.new(*room)
+        if self._file is None:
+            return None
+        try:
+            with self._file.saving(self._own(batch)):
+                return list(self._pieces(batch))
+        except NoRoom:
+            return None
+        except RuntimeError as error:
+            if _HOOKED not in str(error):
+                raise
+            return None
+
+    def _own(self, batch: Any) -> set[int]:
+        """Addresses of what is in memory anyway."""
+        model = self.problem.model
+        there = (*self.leaves.values(), *model.parameters(), *model.buffers(), *tensors_of(batch))
+        return {t.untyped_storage().data_ptr() for t in there}
+
+    def _room(self) -> tuple[Path, int] | None:
+        """A folder for graphs that memory does not hold, and how many bytes it takes, where reading them pays."""
+        where = scratch_folder() if self.problem.memory_budget.limit and self.problem.device.type == "cpu" else None
+        if where is None or self._operations_of_a_byte() < 2 * _OPERATIONS_OF_A_BYTE * torch.get_num_threads():
+            return None
+        return where, scratch_bytes(where)
+
+    def _operations_of_a_byte(self) -> float:
+        """Operations that build a graph, for each of its bytes, on one example where batches can be cut."""
+        batch = next(iter(self.problem.batches))
+        few = first_examples(batch, 1) if self.problem.divisible else batch
+        try:
+            operations = CountedOperations()
+            with operations:
+                self.trace(few)
+        except Exception:
+            return 0.0  # what cannot be counted, or does not fit, is built again; what else is wrong shows there
+        return operations.count / max(1, self.size.of(examples_in(few) or 1))
+
+    def _pieces(self, batch: Any) -> Iterator[_Graph]:
+        """The graphs of a batch, of as many examples at a time as are rebuilt at a time."""
+        for part in in_batches_of(batch, self.working_examples):
+            yield from in_pieces(self.problem, part, self.trace)
+
     def rebuilt(self) -> Iterator[_Graph]:
         """The graphs of the batches beyond the kept ones, one after the other, of pieces that fit beside the kept."""
-        most = self.working_examples
         for index, batch in enumerate(islice(iter(self.problem.batches), self.kept_batches, None), self.kept_batches):
             value = 0.0
-            for part in in_batches_of(batch, most):
-                for graph in in_pieces(self.problem, part, self.trace):
-                    value += graph.value
-                    yield graph
+            for graph in self._pieces(batch):
+                value += graph.value
+                yield graph
             self.problem.confirm(index, value)
 
     def forecast(self, counts: Sequence[int]) -> Forecast:
@@ -157,10 +221,14 @@ class KeptGraphs(ABC, Generic[_Graph]):
         alone = [min(count, most or count) for count in counts]
         built = sum(-(-count // most) if most else 1 for count in counts[batches:])
         working = _TRANSIENT * max((self.size.of(count) for count, _ in joined[:1]), default=0)
+        in_file = 0
         if examples < sum(counts):
             working = (1 + _TRANSIENT) * self.size.of(max(alone), self._copied(1))
+            rest, room = sum(sizes) - kept, self._room()
+            if room is not None and rest <= room[1]:
+                in_file, examples, graphs, built = rest, sum(counts), graphs + built, 0
         share = examples / sum(counts) if counts else 1.0
-        return Forecast(sum(sizes), kept, int(working), share, (graphs, built))
+        return Forecast(sum(sizes), kept, in_file, int(working), share, (graphs, built))
 
     def _copied(self, together: int) -> bool:
         """Whether the graph of so many batches together holds examples that nobody else holds."""
@@ -171,10 +239,13 @@ class KeptGraphs(ABC, Generic[_Graph]):
         """What a graph takes, measured once on a few examples."""
         if self._size is None:
             batch = next(iter(self.problem.batches), None)
-            self._size = GraphSize(0.0, 0.0) if batch is None else self._measured(batch)
+            size = GraphSize(0.0, 0.0) if batch is None else self._measured(batch)
+            share = 1.0 if self._half is None else 0.5
+            self._size = GraphSize(share * size.fixed, share * size.per_example, size.example)
         return self._size
 
     _size: GraphSize | None = None
+    _file: GraphFile | None = None
     _spare: tuple[Any, _Graph] | None = None  # the first batch, where all of it was measured, and its graph
 
     @property
@@ -223,7 +294,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
                     graph = self.trace(piece)
                     total = count()
             except RuntimeError as error:
-                if "saved tensor hooks" not in str(error):  # of which torch.func inside a model knows nothing
+                if _HOOKED not in str(error):
                     raise
                 graph = self.trace(piece)
                 total = bytes_in_graph(graph, own)

@@ -92,8 +92,8 @@ class OutputHead:
     def __init__(self, problem: Problem, weight: str) -> None:
         self.problem, self.weight = problem, weight
 
-    def evaluate(self, batch: Any, leaves: Mapping[str, Tensor]) -> HeadTerms | None:
-        """One batch without its logits; None where it is not seen as it was when it was tried."""
+    def evaluate(self, batch: Any, leaves: Mapping[str, Tensor], keeps_logits: bool = True) -> HeadTerms | None:
+        """One batch without its logits, but for few that are kept; None where it is not seen as it was when it was tried."""
         every = {**dict(self.problem.model.named_parameters()), **leaves}
         seen = _Linears(every, self.weight)
         try:
@@ -114,7 +114,9 @@ class OutputHead:
         x = x if len(rows) == len(x) and bool((rows == torch.arange(len(x), device=x.device)).all()) else x[rows]
         bias = None if calls[0].bias is None else every[calls[0].bias]
         names = (self.weight, calls[0].bias)
-        return HeadTerms(x, every[self.weight], bias, names, terms.labels, terms.weight, terms.count)
+        return HeadTerms(
+            x, every[self.weight], bias, names, terms.labels, terms.weight, terms.count, keeps_logits=keeps_logits
+        )
 
 
 _KNOWN: WeakKeyDictionary[Problem, OutputHead | None] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from .elementwise import huber_loss, logistic_loss, squared_error_loss
 from .layout import ClassAxis
 from .softmax import SoftmaxLoss
 
-ClosedForm = Callable[[Tensor, Tensor, bool], OutputLoss]
+ClosedForm = Callable[[Tensor, Tensor], OutputLoss]
 
 
 class SquaredError(nn.Module):
@@ -39,14 +39,14 @@ def closed_form_of(loss: Any) -> ClosedForm | None:
     if kind is nn.CrossEntropyLoss:
         _check_classes(loss)
         axis = ClassAxis()
-        return lambda outputs, targets, traced: _cross_entropy(loss, axis, outputs, targets, traced)
+        return lambda outputs, targets: _cross_entropy(loss, axis, outputs, targets)
     if kind is nn.BCEWithLogitsLoss:
         _check_positive(loss)
     if kind in (nn.HuberLoss, nn.SmoothL1Loss):
         _check_width(loss)
         if kind is nn.SmoothL1Loss and loss.beta == 0:
             return None  # the absolute error
-    return lambda outputs, targets, traced: _elementwise(loss, outputs, targets, traced)
+    return lambda outputs, targets: _elementwise(loss, outputs, targets)
 
 
 def _check_classes(loss: nn.CrossEntropyLoss) -> None:
@@ -72,9 +72,7 @@ def _check_width(loss: Any) -> None:
         refuse(f"{name} must be positive", f"{width}", "It is where the loss turns from quadratic to linear.")
 
 
-def _cross_entropy(
-    loss: nn.CrossEntropyLoss, axis: ClassAxis, outputs: Tensor, targets: Tensor, traced: bool
-) -> OutputLoss:
+def _cross_entropy(loss: nn.CrossEntropyLoss, axis: ClassAxis, outputs: Tensor, targets: Tensor) -> OutputLoss:
     if targets.dtype == torch.bool:
         refuse("class labels must be integers", "bool", "Use targets.long(), or 'bce' for one output.")
     soft_targets = targets.is_floating_point()
@@ -92,35 +90,33 @@ def _cross_entropy(
     if soft_targets:
         t = targets.movedim(1, -1) if targets.ndim > 2 else targets
         t = t.reshape(-1, classes).to(f)
-        _check_probabilities(t, traced, "cross-entropy")
+        _check_probabilities(t, "cross-entropy")
         t = t * (1 - smoothing) + smoothing / classes
         t = t if class_weight is None else t * class_weight
         return SoftmaxLoss(f, float(len(f)), t.sum(-1), None, t)
-    labels = targets.reshape(-1)
+    labels = targets.reshape(-1).long()
     valid = labels != loss.ignore_index
-    if traced:
-        labels = labels.where(valid, 0)
-    elif not bool(valid.all()):
-        f, labels, valid = f[valid], labels[valid], valid[valid]
-    if not traced and len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+    if not bool(valid.all()):
+        f, labels = f[valid], labels[valid]
+    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= classes):
         refuse(
             f"class labels must lie in [0, {classes})",
             f"labels from {int(labels.min())} to {int(labels.max())}",
             "Check the number of outputs, or set ignore_index for padding.",
         )
-    weight = torch.ones(len(labels), dtype=f.dtype, device=f.device) if class_weight is None else class_weight[labels]
-    weight = weight * valid
-    count = float("nan") if traced else float(weight.double().sum())
+    # No type is named here: a pass that names one is taken for a network that casts.
+    weight = f.new_ones(len(labels)) if class_weight is None else class_weight[labels]
+    count = float(weight.double().sum())
     if smoothing == 0:
         return SoftmaxLoss(f, count, weight, labels, None)
-    spread = torch.full((classes,), smoothing / classes, dtype=f.dtype, device=f.device)
-    soft = (spread if class_weight is None else spread * class_weight).expand(len(f), classes) * valid[:, None]
+    spread = f.new_full((classes,), smoothing / classes)
+    soft = (spread if class_weight is None else spread * class_weight).expand(len(f), classes)
     soft = soft.scatter_add(-1, labels[:, None], ((1 - smoothing) * weight)[:, None])
     return SoftmaxLoss(f, count, soft.sum(-1), None, soft)
 
 
-def _check_probabilities(targets: Tensor, traced: bool, what: str) -> None:
-    if not traced and targets.numel() and not bool(((targets >= 0) & (targets <= 1)).all()):
+def _check_probabilities(targets: Tensor, what: str) -> None:
+    if targets.numel() and not bool(((targets >= 0) & (targets <= 1)).all()):
         refuse(
             f"targets of {what} must lie in [0, 1]",
             f"values from {float(targets.min()):.3g} to {float(targets.max()):.3g}",
@@ -128,7 +124,7 @@ def _check_probabilities(targets: Tensor, traced: bool, what: str) -> None:
         )
 
 
-def _elementwise(loss: nn.Module, outputs: Tensor, targets: Tensor, traced: bool) -> OutputLoss:
+def _elementwise(loss: nn.Module, outputs: Tensor, targets: Tensor) -> OutputLoss:
     if tuple(outputs.shape) != tuple(targets.shape):
         refuse(
             f"targets must have the shape of the outputs, {tuple(outputs.shape)}",
@@ -143,7 +139,7 @@ def _elementwise(loss: nn.Module, outputs: Tensor, targets: Tensor, traced: bool
     if isinstance(loss, nn.SmoothL1Loss):
         return huber_loss(f, y, count, loss.beta, 1.0 / loss.beta)
     if isinstance(loss, nn.BCEWithLogitsLoss):
-        _check_probabilities(y, traced, "binary cross-entropy")
+        _check_probabilities(y, "binary cross-entropy")
         weight = None if loss.weight is None else loss.weight.to(f).expand(outputs.shape).reshape(f.shape)
         positive = None if loss.pos_weight is None else loss.pos_weight.to(f).expand(outputs.shape).reshape(f.shape)
         return logistic_loss(f, y, count, weight, positive)

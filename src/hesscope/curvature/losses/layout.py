@@ -22,7 +22,7 @@ class ClassAxis:
             outputs = outputs[None]
         shape, given = tuple(outputs.shape), tuple(targets.shape)
         if outputs.ndim == 2:
-            if shape == given if soft else targets.numel() == shape[0]:
+            if given == shape if soft else given == shape[:1] or (not given and shape[0] == 1):
                 return outputs
             self._refuse(shape, given, shape[:1])
         rest = (shape[0], *shape[2:])

@@ -68,9 +68,8 @@ class SeparableLoss:
             return bool(self.module.reduction == "mean")
         return self.reduction is None or self.reduction.mean
 
-    def rows(self, outputs: Tensor, targets: Tensor, traced: bool = False) -> OutputLoss:
-        """The terms of one batch. While a tracer watches (`traced`), nothing may depend on the values of the targets:
-        ignored rows then stay, with weight zero, and `count` is not known."""
+    def rows(self, outputs: Tensor, targets: Tensor) -> OutputLoss:
+        """The terms of one batch."""
         if not isinstance(outputs, Tensor) or not outputs.is_floating_point():
             got = outputs.dtype if isinstance(outputs, Tensor) else type(outputs).__name__
             refuse(
@@ -84,22 +83,22 @@ class SeparableLoss:
             refuse(
                 "targets must be real", f"{targets.dtype}", "Compare real and imaginary parts as outputs of their own."
             )
-        if self._closed_form is not None and not self._agrees and not traced:
+        if self._closed_form is not None and not self._agrees:
             self._compare(outputs, targets)
         if self._closed_form is not None:
-            return self._closed_form(outputs, targets, traced)
+            return self._closed_form(outputs, targets)
         found = self.reduction
         if found is None:
             found, proven = find_reduction(self.module, outputs, targets, self._named)
             self.reduction = found if proven else None
-        return found.terms(self.module, outputs, targets, traced)
+        return found.terms(self.module, outputs, targets)
 
     def _compare(self, outputs: Tensor, targets: Tensor) -> None:
         """The written-out loss must have the value and the gradient of the user's own; else autograd takes its place."""
         assert self._closed_form is not None
         with torch.enable_grad():
             z = outputs.detach().double().requires_grad_()
-            terms = self._closed_form(z, targets.double() if targets.is_floating_point() else targets, False)
+            terms = self._closed_form(z, targets.double() if targets.is_floating_point() else targets)
             if not terms.count > 0:
                 return  # nothing counts here: another batch decides
             ours = terms.total() / terms.count if self.mean else terms.total()

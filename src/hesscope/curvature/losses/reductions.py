@@ -32,7 +32,7 @@ class Reduction:
     mean: bool
     coupled: bool = False
 
-    def terms(self, loss: Function, outputs: Tensor, targets: Any, traced: bool) -> AutogradLoss:
+    def terms(self, loss: Function, outputs: Tensor, targets: Any) -> AutogradLoss:
         """The loss of one batch as a sum over it, and what a mean divides by."""
         shape = outputs.shape
         examples = shape[0] if outputs.ndim else 1
@@ -46,7 +46,7 @@ class Reduction:
 
         count = float(examples)
         if self.kind == "counted":
-            count = float("nan") if traced else _count(loss, outputs.detach(), targets)
+            count = _count(loss, outputs.detach(), targets)
         return AutogradLoss(f, count, total)
 
 
@@ -59,7 +59,7 @@ def find_reduction(loss: Function, outputs: Tensor, targets: Any, named: str | N
     if not isinstance(value, Tensor):
         refuse("loss(outputs, targets) must return a tensor", f"{type(value).__name__}", _REMEDY)
     examples = z.shape[0] if z.ndim else 1
-    if tuple(value.shape) == (examples,):
+    if value.ndim and value.numel() == len(value) == examples:
         if claimed == "none":
             refuse("a loss module must have reduction 'mean' or 'sum'", f"{claimed!r}", "Or name it: reduction='mean'.")
         return Reduction("per example", claimed != "sum"), True

@@ -21,7 +21,7 @@ from .wide_precision import InFloat64
 
 
 @contextmanager
-def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -> Iterator[None]:
+def running(model: nn.Module, wide: bool, attends: bool = False) -> Iterator[None]:
     """Math attention and plain recurrent kernels (the fused ones have no second derivative), no other way through encoders
     in evaluation, plain operations, compiled parts as they were written; with `wide`, casts to float32 stay in float64; where the network `attends`, scores of
     long sequences are not kept. Checkpointed parts run again under the same conditions."""
@@ -32,7 +32,7 @@ def running(model: nn.Module, traced: bool, wide: bool, attends: bool = False) -
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(_attention_as_trained())
         stack.enter_context(_parametrized_anew())
-        stack.enter_context(plain_operations(model, traced))
+        stack.enter_context(plain_operations(model))
         stack.enter_context(plain_recurrent_kernels(model))
         if attends:
             stack.enter_context(ClosedFormAttention())

@@ -62,7 +62,6 @@ class Evaluation(nn.Module):
         self.changes_inputs = False  # in place, so that each pass gets a copy
         self.attends = False  # by torch's own function for it
         self.casts_to_float32 = False  # inside, and to nothing coarser: a float64 model shall keep its digits there
-        self._traced = False
         self._runs = 0
         self.settled = False  # whether a function was found to take the model, or outputs
 
@@ -106,13 +105,13 @@ class Evaluation(nn.Module):
         own = dict(self.model.named_parameters())
         return {name: own[name] for name in names}
 
-    def at(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool) -> OutputLoss | ScalarLoss:
+    def at(self, batch: Any, parameters: Mapping[str, Tensor]) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters."""
         stop_if_late()
         with (
             EVALUATION_LOCK,
             random_state_kept(self.draws_randomly) as random_state,
-            running(self.model, traced, self._wide, self.attends and not traced),
+            running(self.model, self._wide, self.attends),
             attributes_kept(self.model),
         ):
             if random_state is not None:
@@ -121,7 +120,6 @@ class Evaluation(nn.Module):
                 random_state.scramble(self._runs)
             if self.changes_inputs:
                 batch = map_tensors(batch, Tensor.clone)
-            self._traced = traced
             if self._is_own(parameters):
                 # Nothing is swapped, so that checkpointed parts see the same parameters when they run again.
                 return self(batch)  # type: ignore[no-any-return]
@@ -131,7 +129,7 @@ class Evaluation(nn.Module):
             if self.private and self.recomputes:
                 # What runs again must find these parameters after we are gone: they go into a copy of their own.
                 made = Evaluation(with_tensors(self.model, state), self.loss, self.split, state, False)
-                made._traced, made.settled = traced, True
+                made.settled = True
                 return made(batch)  # type: ignore[no-any-return]
             with eval_mode(self.model, self.freeze):
                 return call_at(self, {f"model.{name}": tensor for name, tensor in state.items()}, (batch,))  # type: ignore[no-any-return]
@@ -151,7 +149,7 @@ class Evaluation(nn.Module):
             self.loss = loss_of_function(self.loss, self.model, batch, self.split)
         self.settled = True
         if isinstance(self.loss, SeparableLoss):
-            return self.loss.rows(*self._outputs_and_targets(batch), traced=self._traced)
+            return self.loss.rows(*self._outputs_and_targets(batch))
         result = self.loss(self.model) if batch is None else self.loss(self.model, batch)
         if isinstance(result, Tensor) and batch is None:
             result = (result, 1.0)
@@ -169,10 +167,8 @@ class Evaluation(nn.Module):
                 "a tensor with a graph to them",
                 "Return (sum / count, 1): the ratio is then what is differentiated; or count.detach().",
             )
-        count = float("nan") if self._traced else as_float(result[1])
-        if count is None or not (
-            self._traced or 0 < count < float("inf") or (count == 0 and float(result[0].detach()) == 0)
-        ):
+        count = as_float(result[1])
+        if count is None or not (0 < count < float("inf") or (count == 0 and float(result[0].detach()) == 0)):
             refuse(
                 "the count of loss(model, batch) must be a positive number",
                 shown(result[1]) if count is None else f"{count}",

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import HesscopeError, refuse
+from ...errors import HesscopeError, InputError, refuse
 from ..data import examples_in, first_examples
 from ..losses.parsing import SeparableLoss
 from .inputs import (
@@ -27,6 +27,7 @@ from .inputs import (
     takes_labels,
     with_graph,
 )
+from .odd_examples import odd_examples
 
 if TYPE_CHECKING:
     from ..problem import Problem
@@ -35,6 +36,7 @@ Pair = tuple[Tensor, Tensor]
 _VALUE = {torch.float64: 1e-10, torch.float32: 3e-6}  # CE of many tokens in float32, added in another order
 _SLOPE = {torch.float64: 1e-8, torch.float32: 1e-4}
 _COARSE = 3e-2
+FIRST = 2  # examples that a reading is found on
 _LOGITS = ("logits", "start_logits", "end_logits")
 
 
@@ -112,7 +114,9 @@ def _start_and_end(outputs: Any, batch: Mapping[str, Any]) -> Pair | None:
     places = [batch.get(name) for name in ("start_positions", "end_positions")]
     if any(z is None for z in scores) or not all(isinstance(t, Tensor) and t.ndim == 1 for t in places):
         return None
-    return torch.stack(scores, 1).flatten(0, 1), torch.stack(places, 1).flatten()  # type: ignore[arg-type]
+    targets = torch.stack(places, 1).flatten().clamp_min(0)  # type: ignore[arg-type]
+    inside = targets < scores[0].shape[-1]  # type: ignore[union-attr]
+    return torch.stack(scores, 1).flatten(0, 1), targets.where(inside, -100)  # type: ignore[arg-type]
 
 
 class ReadForward:
@@ -120,9 +124,12 @@ class ReadForward:
 
     def __init__(self, reading: LossReading, with_answers: bool) -> None:
         self.reading, self.with_answers = reading, with_answers
+        self.confirming = False
 
     def __call__(self, model: nn.Module, batch: Any) -> Pair:
         _need_dict(batch)
+        if self.confirming:
+            self._confirm(model, batch)
         outputs = (run_with_answers if self.with_answers else run_without_answers)(model, batch)
         pair = self.reading.pair(outputs, batch)
         if pair is None:
@@ -133,6 +140,20 @@ class ReadForward:
                 "Bring the batches to one form in the collator, or pass loss= and forward=.",
             )
         return pair
+
+    def _confirm(self, model: nn.Module, few: Mapping[str, Any]) -> None:
+        """Refuse examples of which the model's own loss is another one than on the first examples."""
+        with with_graph(model), torch.enable_grad():
+            outputs = run_with_answers(model, few)
+            own, given = need_own_loss(outputs, few), _logits(outputs)
+            slopes = _slopes(own, given)
+            if not bool(torch.isfinite(own.detach())) or slopes is None or _fits(self.reading, few, own, given, slopes):
+                return
+        refuse(
+            f"the model's own loss ({self.reading.name}) must be the same function of its logits in all examples",
+            f"{float(own.detach()):.4g} for two examples of which it is another",
+            "Give what shall not count (padding) the label -100, or pass loss=lambda model, batch: (sum, count).",
+        )
 
 
 class OwnLoss:
@@ -148,7 +169,7 @@ class OwnLoss:
                 "Pass loss='cross_entropy', another name, a torch loss or a function.",
             )
         with with_graph(model):
-            few, outputs, own = _own(model, first_examples(batch, 2))
+            few, outputs, own = _own(model, first_examples(batch, FIRST))
             reading = read(model, few, outputs, own)
         if reading is None:
             return _whole, None
@@ -193,23 +214,30 @@ def _other_labels(model: nn.Module, few: Mapping[str, Any]) -> Mapping[str, Any]
 
 def read(model: nn.Module, batch: Mapping[str, Any], outputs: Any, own: Tensor) -> LossReading | None:
     """The reading whose value and gradient in the logits are those of the model's own loss."""
-    given = {name: z for name in _LOGITS if (z := field(outputs, name)) is not None}
+    given = _logits(outputs)
     slopes = _slopes(own, given)
     if slopes is None:
         return None
-    for reading in readings(model):
-        leaves = {name: z.detach().clone().requires_grad_() for name, z in given.items()}
-        pair = reading.pair(leaves, batch)
-        if pair is None:
-            continue
-        try:
-            value = reading.loss(*pair)
-        except (RuntimeError, IndexError, ValueError):
-            continue
-        mine = _slopes(value, leaves)
-        if mine is not None and _same(own, value, slopes, mine):
-            return reading
-    return None
+    return next((reading for reading in readings(model) if _fits(reading, batch, own, given, slopes)), None)
+
+
+def _logits(outputs: Any) -> dict[str, Tensor]:
+    return {name: z for name in _LOGITS if (z := field(outputs, name)) is not None}
+
+
+def _fits(
+    reading: LossReading, batch: Mapping[str, Any], own: Tensor, given: Mapping[str, Tensor], slopes: list[Tensor]
+) -> bool:
+    leaves = {name: z.detach().clone().requires_grad_() for name, z in given.items()}
+    pair = reading.pair(leaves, batch)
+    if pair is None:
+        return False
+    try:
+        value = reading.loss(*pair)
+    except (RuntimeError, IndexError, ValueError):
+        return False
+    mine = _slopes(value, leaves)
+    return mine is not None and _same(own, value, slopes, mine)
 
 
 def _slopes(value: Tensor, logits: Mapping[str, Tensor]) -> list[Tensor] | None:
@@ -262,6 +290,7 @@ def check_own_loss(problem: Problem, has_data: bool) -> None:
             "one that is not the mean of its parts, and that is none of its logits alone",
             "Pass one batch, or loss=lambda model, batch: (sum, count), which says how batches are averaged.",
         )
+    _confirm_on_odd_examples(problem)
     named = [batch[AVERAGED_OVER] for batch in problem.batches if isinstance(batch, Mapping) and AVERAGED_OVER in batch]
     if named and any(float(items) != problem.totals[1] for items in named):
         refuse(
@@ -269,6 +298,24 @@ def check_own_loss(problem: Problem, has_data: bool) -> None:
             f"{float(named[0]):g}",
             "Leave it out: the loss is the sum over everything that has a label, divided by their number.",
         )
+
+
+def _confirm_on_odd_examples(problem: Problem) -> None:
+    """A loss that was read from the first examples is that of padded ones, and of answers that do not count, as well."""
+    forward = problem._evaluation.split
+    if not isinstance(forward, ReadForward):
+        return
+    forward.confirming = True
+    try:
+        for number, place, few in odd_examples(problem.batches, FIRST):
+            try:
+                problem.evaluate(few, problem.parameters)
+            except InputError as error:
+                if "same function of its logits" not in str(error):
+                    continue  # what else is wrong with it is said where all data is evaluated
+                raise InputError(f"{error} (Batch {number}, example {place}.)") from None
+    finally:
+        forward.confirming = False
 
 
 def _need_dict(batch: Any) -> None:

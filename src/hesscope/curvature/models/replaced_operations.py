@@ -14,11 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 
 class PlainOperations(TorchFunctionMode):
-    """The same values by operations whose derivatives are right to any order and in every mode.
-
-    `torch._weight_norm` has a wrong second derivative (torch 2.13: 7-40 % off). `F.embedding(padding_idx=)` holds a row
-    constant in the backward pass only, so that forward-mode derivatives move it.
-    """
+    """The same values by operations whose derivatives are right: `torch._weight_norm` has a wrong second one (torch
+    2.13: 7-40 % off)."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -26,14 +23,12 @@ class PlainOperations(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch._weight_norm:
             return _weight_norm(*args, **kwargs)
-        if func is F.embedding:
-            return _embedding(*args, **kwargs)
         return func(*args, **kwargs)
 
 
-def plain_operations(model: nn.Module, traced: bool) -> AbstractContextManager[Any]:
-    """PlainOperations where this model, or the tracer of forward-mode derivatives, needs them."""
-    return PlainOperations() if traced or any(_has_weight_norm(module) for module in model.modules()) else nullcontext()
+def plain_operations(model: nn.Module) -> AbstractContextManager[Any]:
+    """PlainOperations where this model needs them."""
+    return PlainOperations() if any(_has_weight_norm(module) for module in model.modules()) else nullcontext()
 
 
 def _has_weight_norm(module: nn.Module) -> bool:
@@ -45,13 +40,6 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """g v/|v|, with the norm over all dimensions but `dim` (-1: over all)."""
     dims = [d for d in range(v.ndim) if dim == -1 or d != dim % v.ndim]
     return v * (g / v.square().sum(dims, keepdim=True).sqrt()) if dims else v * (g / v.abs())
-
-
-def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
-    if padding_idx is None:
-        return F.embedding(input, weight, padding_idx, *args, **kwargs)
-    padding = torch.arange(len(weight), device=weight.device) == padding_idx % len(weight)
-    return F.embedding(input, torch.where(padding[:, None], weight.detach(), weight), None, *args, **kwargs)
 
 
 class _PaddingRows(TorchFunctionMode):

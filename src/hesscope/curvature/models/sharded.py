@@ -15,7 +15,7 @@ _STATE = "FSDPState"
 
 
 def unsharded(model: nn.Module, distributed: bool) -> nn.Module:
-    """The model as it was before `fully_shard`, with whole parameters; the model itself where nothing is sharded.
+    """A copy of the model as it was before `fully_shard`, with whole parameters; the model itself where nothing is sharded.
 
     Every process must call this. Double backward then runs through plain operations: each process on its part of the
     data, with its part of every Krylov vector.
@@ -35,6 +35,9 @@ def unsharded(model: nn.Module, distributed: bool) -> nn.Module:
             refuse("parameters must have values", f"{name!r} on the meta device", "Load the checkpoint first.")
         with together(), torch.no_grad():
             value = tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+            held = tensor.to_local() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+            if value.untyped_storage().data_ptr() == held.untyped_storage().data_ptr():
+                value = value.clone()  # what is not spread is theirs
         whole[id(tensor)] = nn.Parameter(value.detach(), tensor.requires_grad) if _learned(tensor) else value.detach()
     return _rebuilt(model, whole, {})
 

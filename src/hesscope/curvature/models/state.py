@@ -29,11 +29,14 @@ def unwrap(model: Any) -> Any:
             return model
 
 
-def snapshot(model: nn.Module, params: str | Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Copies of the selected trainable parameters, and of everything else the model holds."""
+def snapshot(
+    model: nn.Module, params: str | Iterable[str], copied: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Copies of the selected trainable parameters, and of everything else the model holds; of a model that is itself a
+    copy, its own parameters."""
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         refuse("parameters must have their shapes", "a lazy module that has not run yet", "Run one batch through it.")
-    everything = {name: plain(p).clone() for name, p in model.named_parameters()}
+    everything = {name: plain(p) if copied else plain(p).clone() for name, p in model.named_parameters()}
     trainable = {
         name: everything[name]
         for name, p in model.named_parameters()
@@ -175,5 +178,5 @@ def digest(tensors: Mapping[str, Tensor]) -> int:
     total = hashlib.sha256()
     for name, tensor in tensors.items():
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return int.from_bytes(total.digest()[:8], "little") >> 2

@@ -73,7 +73,7 @@ def _fault(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sta
         for place, value in zip(inputs, values, strict=False):
             given[place] = value.clone()  # a leaf cannot be changed in place
         changed = dict(zip(weights, values[len(inputs) :], strict=True))
-        with running(module, traced=False, wide=False):
+        with running(module, wide=False):
             output = call_at(module, {**state, **changed}, tuple(given), kwargs)
         tensors = [t for t in (output if isinstance(output, tuple | list) else [output]) if isinstance(t, Tensor)]
         # A cubic projection: its slope depends on the output, so that every part of the second derivative shows.

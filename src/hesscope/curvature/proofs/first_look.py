@@ -14,7 +14,7 @@ from ..models.attributes import computed_before
 from ..models.evaluation import EVALUATION_LOCK, Evaluation, ScalarLoss, refuse_freed_graph
 from ..models.random_state import random_state_kept
 from .determinism import explain_forward_error, same_value
-from .first_run import FirstRun, nodes_of, reentrant_checkpoints_refused, refuse_reentrant
+from .first_run import FirstRun, nodes_of, places, reentrant_checkpoints_refused, refuse_reentrant, storage_of
 from .independence import same_numbers
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def look_at_first_batch(problem: Problem, model: nn.Module) -> tuple[float, floa
     if batch is None and problem.distributed:
         return None  # an empty share
     derived = computed_before(model, problem.model)
-    theirs = {**dict(model.named_parameters()), **dict(model.named_buffers()), **derived}
+    own = places(problem.parameters | problem._fixed)
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers()), **derived}
+    theirs = {name: tensor for name, tensor in named.items() if storage_of(tensor) not in own}  # the rest is a copy
     with EVALUATION_LOCK, reentrant_checkpoints_refused(), random_state_kept() as random_state:
         evaluation = problem._evaluation
         first, run = _watched(problem, evaluation, theirs, batch)

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from ..problem import Problem
 
 _LARGE = 1 << 28  # bytes of parameters in float64 from which on no copy of them is held for later
+_SHARED = 1 << 22  # the same where processes share the work so that each holds less
 
 
 def is_large(problem: Problem) -> bool:
     """Whether a copy of the parameters in float64 is a burden."""
-    return 8 * problem.space.size >= _LARGE
+    return 8 * problem.space.size >= (_SHARED if problem.lean else _LARGE)
 
 
 def probe_of(problem: Problem) -> Problem:

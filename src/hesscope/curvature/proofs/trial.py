@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, ulp
 from typing import Any
@@ -145,25 +145,30 @@ class Trial:
 
     def _at(self, step: float) -> dict[str, Tensor]:
         found = {}
-        for name, tensor in self.values.items():
-            moved = self._noise("point", name).mul(_DISPLACEMENT * self.scales[name]).add_(tensor)
+        for name in self.values:
+            moved = self._point(name)
             if step:
-                moved.add_(self._direction(name), alpha=step)
+                moved = torch.add(moved, self._direction(name), alpha=step)
             found[name] = moved.to(self.problem.parameters[name].dtype)
         return found
 
-    def _noise(self, what: str, name: str) -> Tensor:
-        """Drawn again each time, where it is large."""
-        found = self._drawn.get((what, name))
-        if found is None:
-            like = torch.zeros((), dtype=self.problem.dtype, device=self.problem.device).expand_as(self.values[name])
-            found = noise_like(self._rng.child(what, name), like)
-            if found.numel() < LARGE:
-                self._drawn[what, name] = found
-        return found
+    def _point(self, name: str) -> Tensor:
+        return self._once(
+            ("point", name), lambda noise: noise.mul_(_DISPLACEMENT * self.scales[name]).add_(self.values[name])
+        )
 
     def _direction(self, name: str) -> Tensor:
-        return self._varying(name, self._noise("direction", name).mul(self.scales[name]))
+        return self._once(("direction", name), lambda noise: self._varying(name, noise.mul_(self.scales[name])))
+
+    def _once(self, key: tuple[str, str], made_of: Callable[[Tensor], Tensor]) -> Tensor:
+        """What is made of noise in the shape of a parameter; drawn again each time, where that is large."""
+        found = self._drawn.get(key)
+        if found is None:
+            like = torch.zeros((), dtype=self.problem.dtype, device=self.problem.device).expand_as(self.values[key[1]])
+            found = made_of(noise_like(self._rng.child(*key), like))
+            if found.numel() < LARGE:
+                self._drawn[key] = found
+        return found
 
     def _leaves(self, step: float) -> dict[str, Tensor]:
         return {name: tensor.detach().requires_grad_() for name, tensor in self._at(step).items()}

@@ -90,15 +90,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig1": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig1",
-    title="Spectrum of a ReLU network, cell by cell",
-    source="Cracking the Hessian, Figure 1",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Spectrum of a ReLU network, cell by cell",
+    "Cracking the Hessian, Figure 1",
     quick=Config(),
     default=Config(width=10, samples=1000),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="100 standard normal examples and standard normal weights; the paper gives the width alone.",
 )

@@ -96,15 +96,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig10_13": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig10_13",
-    title="The pair that sums to tr(H)/D beyond the theorem",
-    source="Cracking the Hessian, Figures 10-13",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The pair that sums to tr(H)/D beyond the theorem",
+    "Cracking the Hessian, Figures 10-13",
     quick=Config(),
     default=Config(width=6, networks=100),
     paper=Config(width=10, sizes=(1, 2, 4, 6, 8, 10), networks=100),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the input sizes; of the widths 10 and 150 the first, since all eigenvalues of four layers of 150 take days.",
 )

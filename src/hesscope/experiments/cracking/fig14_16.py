@@ -118,10 +118,10 @@ def figures(result: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig14_16",
-    title="Sharpness against norms (NTP, ReLU) and alignments",
-    source="Cracking the Hessian, Figures 14-16",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Sharpness against norms (NTP, ReLU) and alignments",
+    "Cracking the Hessian, Figures 14-16",
     quick=Config(),
     default=Config(ends=(1, 2, 4, 8, 16, 30), networks=100, steps=400, relu_ends=(1, 4, 8), relu_steps=300),
     paper=Config(
@@ -133,8 +133,5 @@ EXPERIMENT = Experiment(
         relu_samples=1024,
         relu_steps=2000,
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="as for cracking.fig4; ReLU networks at five sizes.",
 )

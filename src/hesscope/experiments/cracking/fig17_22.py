@@ -170,15 +170,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return drawn
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig17_22",
-    title="Sharpness of deep networks against knocked-out products",
-    source="Cracking the Hessian, Figures 17-22",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Sharpness of deep networks against knocked-out products",
+    "Cracking the Hessian, Figures 17-22",
     quick=Config(),
     default=Config(width=30, depths=(2, 3, 4, 5, 6), networks=100, steps=400),
     paper=Config(width=100, depths=(2, 3, 4, 5, 6), networks=200, steps=4000, relu_samples=1024),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="as for cracking.fig4.",
 )

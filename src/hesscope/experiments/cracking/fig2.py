@@ -136,15 +136,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig2": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig2",
-    title="Norms and attention sinks in the spectrum of self-attention",
-    source="Cracking the Hessian, Figure 2",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Norms and attention sinks in the spectrum of self-attention",
+    "Cracking the Hessian, Figure 2",
     quick=Config(),
     default=Config(points=50),
     paper=Config(points=100),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="standard normal tokens and targets, a massive first token of 4; the paper does not say.",
 )

@@ -63,13 +63,10 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig26": draw_norm_correlations(result.data["correlation"], result.config["ends"], "trace")}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig26",
-    title="Trace against squared spectral, Frobenius and nuclear norms",
-    source="Cracking the Hessian, Figure 26",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Trace against squared spectral, Frobenius and nuclear norms",
+    "Cracking the Hessian, Figure 26",
     **EXPERIMENT_4.sizes,
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="as for cracking.fig4.",
 )

@@ -185,16 +185,13 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig27": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig27",
-    title="Edge of stability in self-attention",
-    source="Cracking the Hessian, Figure 27",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Edge of stability in self-attention",
+    "Cracking the Hessian, Figure 27",
     quick=Config(),
     default=Config(steps=5_000, scan_steps=3_000),
     paper=Config(steps=10_000, scan_steps=5_000),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 steps, and the sequence (1, -0.75), found by trying a dozen: the paper names none. What is claimed of it says that there is "
     "such a sequence; the claim on drawn ones says how common they are.",
 )

@@ -96,15 +96,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig3": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig3",
-    title="Two eigenvalues that sum to tr(H)/D",
-    source="Cracking the Hessian, Figure 3",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Two eigenvalues that sum to tr(H)/D",
+    "Cracking the Hessian, Figure 3",
     quick=Config(),
     default=Config(networks=100),
     paper=Config(width=150, sizes=(1, 2, 5, 10, 20, 50, 100, 150), networks=100, samples=152),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the input sizes; width 10 with 102 samples, the paper's other case, is the default size.",
 )

@@ -96,16 +96,13 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig4": draw_norm_correlations(tables, result.config["ends"], "sharpness")}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig4",
-    title=f"Sharpness against squared {', '.join(NORMS)} norms",
-    source="Cracking the Hessian, Figure 4",
+EXPERIMENT = Experiment.of(
+    __name__,
+    f"Sharpness against squared {', '.join(NORMS)} norms",
+    "Cracking the Hessian, Figure 4",
     quick=Config(),
     default=Config(ends=(1, 2, 4, 8, 16, 30), networks=100, steps=400),
     paper=Config(width=100, ends=(1, 2, 5, 10, 20, 50, 100), networks=200, steps=4000),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="full-batch descent with its own rate until nothing is gained, where the paper has SGD in batches of 128 with "
     "rates from 0.01 to 0.00001; seven of the sizes 1 to 100.",
 )

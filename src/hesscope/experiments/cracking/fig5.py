@@ -211,16 +211,13 @@ def _band(axis: Any, at: Any, lines: Any, ink: str, label: str) -> None:
     axis.fill_between(at, mean - error, mean + error, color=ink, alpha=0.2, lw=0)
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig5",
-    title="Gauss-Newton's top eigenvalue for the Hessian's, with and without attention",
-    source="Cracking the Hessian, Figures 5, 23, 24, 25",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Gauss-Newton's top eigenvalue for the Hessian's, with and without attention",
+    "Cracking the Hessian, Figures 5, 23, 24, 25",
     quick=Config(),
     default=Config((16, 32), (1, 3), 2, 65, 1_200_000, 32, 400, 16, 1e-2, 20, 7, 8),
     paper=Config((768,), (12,), 12, 8192, 1_200_000, 1024, 10_000, 480, 6e-4, 2000, 40, 8),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="tiny Shakespeare and 8,192 pieces learnt from it for OpenWebText and GPT-2's; the same 8 sequences at every checkpoint; no "
     "clipping of gradients; the twin has one narrower feed-forward block in the place of each attention layer, not six wide ones.",
 )

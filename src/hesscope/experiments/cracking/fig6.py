@@ -183,16 +183,13 @@ def _line(axis: Any, at: Any, lines: Any, ink: str, label: str) -> None:
     axis.errorbar(at, lines.mean(0), error, fmt=".-", color=ink, lw=1.2, capsize=2, label=label)
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig6",
-    title="Attention sinks forced on a trained language model",
-    source="Cracking the Hessian, Figure 6",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Attention sinks forced on a trained language model",
+    "Cracking the Hessian, Figure 6",
     quick=Config(),
     default=Config(2, 64, (0.25, 0.5, 0.81), 3, 1, 24),
     paper=Config(8, 256, (0.2, 0.4, 0.6, 0.81), 20, 1, 1024),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="stories260K on 8 stories of 256 tokens for GPT-2 (124M) on OpenWebText: neither is at hand. The strongest sink has the paper's share "
     "of 0.81 (from 0.32 in its network), taken over positions after the first, where attention has a choice.",
 )

@@ -72,15 +72,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig7": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig7",
-    title="Data scale and the spectrum of a linear network",
-    source="Cracking the Hessian, Figure 7",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Data scale and the spectrum of a linear network",
+    "Cracking the Hessian, Figure 7",
     quick=Config(samples=20_000),
     default=Config(),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="width 100, which the paper does not give.",
 )

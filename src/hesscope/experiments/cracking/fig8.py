@@ -155,15 +155,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig8": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig8",
-    title="Paired outliers along training",
-    source="Cracking the Hessian, Figure 8, Theorem 3.2",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Paired outliers along training",
+    "Cracking the Hessian, Figure 8, Theorem 3.2",
     quick=Config(),
     default=Config(steps=400),
     paper=Config(steps=400),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the wedge (slopes 1.5 and -0.5), 50 examples, the initial weights and 400 steps.",
 )

@@ -92,15 +92,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig9": figure}
 
 
-EXPERIMENT = Experiment(
-    name="cracking.fig9",
-    title="Attention sinks, larger embedding",
-    source="Cracking the Hessian, Figure 9",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Attention sinks, larger embedding",
+    "Cracking the Hessian, Figure 9",
     quick=Config(),
     default=Config(embedding=10),
     paper=Config(embedding=10, points=25),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="standard normal tokens and targets, a first token three times as long, sinks up to a bias of 10.",
 )

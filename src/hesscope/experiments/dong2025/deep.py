@@ -140,15 +140,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"deep": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.deep",
-    title="Which width drives the blocks of each layer?",
-    source="Dong et al. 2025, Appendix H (conjecture)",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Which width drives the blocks of each layer?",
+    "Dong et al. 2025, Appendix H (conjecture)",
     quick=Config(base=12, low=6, high=36, examples=48, repeats=3),
     default=Config(repeats=10),
     paper=Config(32, 16, 128, 512, 8),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the paper conjectures, it does not measure.",
 )

@@ -86,15 +86,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig1": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.fig1",
-    title="Near-block-diagonal at initialisation, on images",
-    source="Dong et al. 2025, Figure 1",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Near-block-diagonal at initialisation, on images",
+    "Dong et al. 2025, Figure 1",
     quick=Config(),
     default=Config(pool=1, pixels=512),
     paper=Config(pool=1, pixels=512),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="which 128 images; 5,000 of the 50,000 of CIFAR-100 are at hand.",
 )

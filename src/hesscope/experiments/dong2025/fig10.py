@@ -134,15 +134,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"fig10": figure, "shares": shares}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.fig10",
-    title="Collobert's binary problem",
-    source="Dong et al. 2025, Figure 10 (after Collobert 2004, Figures 7.3 and 7.5)",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Collobert's binary problem",
+    "Dong et al. 2025, Figure 10 (after Collobert 2004, Figures 7.3 and 7.5)",
     quick=Config(),
     default=Config(examples=16000, marks=(0, 1, 10, 800, 8000)),
     paper=Config(examples=16000, marks=(0, 1, 10, 800, 8000)),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="SGD at 0.1 in batches of 20 on 16,000 rows; an iteration is read both as one step and as one epoch.",
 )

@@ -119,15 +119,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return out
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.fig11_12",
-    title="Clusters do not make blocks, classes do",
-    source="Dong et al. 2025, Figures 11 and 12",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Clusters do not make blocks, classes do",
+    "Dong et al. 2025, Figures 11 and 12",
     quick=Config(),
     default=Config(64, 8, 2, 200, (2, 10, 100, 500), (200, 400, 600, 1200), 1200, 8, 200),
     paper=Config(64, 8, 2, 500, (2, 10, 100, 500), (500, 1000, 1500, 3000), 3000, 16, 200),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="d = 64, 3000 examples and 16 networks for each K; the paper shows one.",
 )

@@ -146,15 +146,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return out
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.fig4_7",
-    title="Four cases as the number of classes grows",
-    source="Dong et al. 2025, Figures 4-7",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Four cases as the number of classes grows",
+    "Dong et al. 2025, Figures 4-7",
     quick=Config(),
     default=Config(64, 8, (10, 100, 500), 8, 256),
     paper=Config(64, 8, (10, 100, 500), 20, 256),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="d = 64 inputs and 20 networks for each C; the paper shows one of unsaid d.",
 )

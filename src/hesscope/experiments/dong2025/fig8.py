@@ -58,15 +58,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, (r"$C^2\,\|H_{11}\|_F^2/d$", r"$C^4\,\|H_{12}\|_F^2/d$"))
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.fig8",
-    title="Block norms of a linear model over the number of classes",
-    source="Dong et al., Figure 8",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Block norms of a linear model over the number of classes",
+    "Dong et al., Figure 8",
     quick=Config(240, 240, (2, 10, 30, 100, 300), 200),
     default=Config(400, 400, (2, 5, 10, 20, 50, 100, 200, 500), 400),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the numbers of classes; limits by quadrature in place of 10⁶ draws.",
 )

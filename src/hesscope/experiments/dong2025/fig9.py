@@ -51,15 +51,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, (r"$\|H_{11}\|_F^2/d$", r"$C\,\|H_{12}\|_F^2/d$"))
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.fig9",
-    title="Hidden-layer block norms over the number of classes",
-    source="Dong et al., Figure 9",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Hidden-layer block norms over the number of classes",
+    "Dong et al., Figure 9",
     quick=Config(240, 240, 8, (2, 30, 300), 200),
     default=Config(realisations=1000, classes=(2, 10, 30, 100, 300)),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="8 hidden neurons and the numbers of classes; limits by quadrature.",
 )

@@ -149,15 +149,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"heuristics": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.heuristics",
-    title="The intuitive ratios, in numbers",
-    source="Dong et al. 2025, (18), (22), (28), (29), (38)-(40)",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The intuitive ratios, in numbers",
+    "Dong et al. 2025, (18), (22), (28), (29), (38)-(40)",
     quick=Config(repeats=20),
     default=Config(inputs=300, examples=300, classes=(4, 16, 64, 256, 1000), repeats=200),
     paper=Config(inputs=1000, examples=1000, classes=(4, 16, 64, 256, 1000), repeats=200),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the paper gives these as intuition.",
 )

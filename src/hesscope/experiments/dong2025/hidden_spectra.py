@@ -128,15 +128,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"hidden_spectra": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.hidden_spectra",
-    title="The limiting spectra of hidden blocks",
-    source="Dong et al. 2025, Propositions 4 and 6, Lemmas 2 and 3",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The limiting spectra of hidden blocks",
+    "Dong et al. 2025, Propositions 4 and 6, Lemmas 2 and 3",
     quick=Config(),
     default=Config(inputs=1000, classes=100),
     paper=Config(inputs=2000, classes=1000, hidden=8),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="sizes: the paper proves these and draws nothing.",
 )

@@ -233,15 +233,12 @@ def _error(values: Any) -> Any:
     return values.std(1, ddof=1) / values.shape[1] ** 0.5
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.language_model",
-    title="The language-model head on real text: along training, and the 1/C law",
-    source="beyond Dong et al. 2025",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The language-model head on real text: along training, and the 1/C law",
+    "beyond Dong et al. 2025",
     quick=Config(),
     default=Config((64, 256, 1024, 4096, 8192), 400_000, 32, 4, 2, 32, 120, 8, 1e-2, 4, 12, FAR),
     paper=Config((64, 128, 256, 512, 1024, 2048, 4096, 8192), 1_200_000, 128, 4, 4, 64, 2000, 32, 3e-3, 8, 32, FAR),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the paper trains no language model. Vocabularies are byte pairs learnt from tiny Shakespeare.",
 )

@@ -244,15 +244,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"referee": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.referee",
-    title="Near-block-diagonal or not: one matrix, seven measures, eight partitions",
-    source="Dong et al. 2025 against arXiv 2602.00816",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Near-block-diagonal or not: one matrix, seven measures, eight partitions",
+    "Dong et al. 2025 against arXiv 2602.00816",
     quick=Config(),
     default=Config(14, 6, 2, 8, 24, 300, 40, 12, 12),
     paper=Config(16, 8, 2, 8, 32, 300, 40, 12, 4, runs=10),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: small GPTs on letters of tiny Shakespeare whose Hessians are dense matrices.",
 )

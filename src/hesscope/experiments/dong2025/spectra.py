@@ -95,14 +95,11 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"spectra": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.spectra",
-    title="The limiting spectra of single blocks",
-    source="beyond Dong et al. 2025 (Proposition 2)",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The limiting spectra of single blocks",
+    "beyond Dong et al. 2025 (Proposition 2)",
     quick=Config(),
     default=Config(inputs=1000, classes=COUNTS),
     paper=Config(inputs=2000, classes=COUNTS),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
 )

@@ -208,15 +208,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"stripes": pictures, "terms": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.stripes",
-    title="When H_wv is striped: the two terms of (30) and the number of examples against d C",
-    source="Dong et al. 2025, Finding 2, (30)-(33)",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "When H_wv is striped: the two terms of (30) and the number of examples against d C",
+    "Dong et al. 2025, Finding 2, (30)-(33)",
     quick=Config(),
     default=Config(inputs=64, hidden=8, classes=64, shares=(0.02, 0.1, 1.0, 10.0), pixels=320),
     paper=Config(inputs=500, hidden=8, classes=500, shares=(0.002, 0.02, 0.2), draws=4, parts=4, pixels=500),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the numbers of examples; the paper's d, m and C.",
 )

@@ -65,15 +65,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {part: draw(replace(outcome, data=outcome.data[part]), labels[part])["dong2025.theorem2"] for part in PARTS}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.theorem2",
-    title="Hidden blocks under MSE and output blocks under CE over the number of classes",
-    source="Dong et al., Theorem 2, Propositions 6 and 7",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Hidden blocks under MSE and output blocks under CE over the number of classes",
+    "Dong et al., Theorem 2, Propositions 6 and 7",
     quick=Config(120, 120, 8, (2, 30, 300), 100),
     default=Config(classes=(2, 10, 30, 100, 300), realisations=400),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="sizes and realisations of Figure 9; the paper draws h alone.",
 )

@@ -104,15 +104,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"cnn": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.trained_cnn",
-    title="A convolutional network by channel and neuron",
-    source="beyond Dong et al. 2025",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "A convolutional network by channel and neuron",
+    "beyond Dong et al. 2025",
     quick=Config(),
     default=Config((8, 16), 1000, 1500),
     paper=Config((8, 16), 1000, 1500),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the paper has no convolutional network.",
 )

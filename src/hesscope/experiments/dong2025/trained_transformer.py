@@ -146,15 +146,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"transformer": figure}
 
 
-EXPERIMENT = Experiment(
-    name="dong2025.trained_transformer",
-    title="A trained transformer by head, neuron and token",
-    source="beyond Dong et al. 2025",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "A trained transformer by head, neuron and token",
+    "beyond Dong et al. 2025",
     quick=Config(),
     default=Config(16, 128, -1, 32, 172, 8),
     paper=Config(16, 128, -1, 32, 172, 8),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the paper shows no transformer.",
 )

@@ -178,10 +178,10 @@ def _short(key: str) -> str:
     }[key]
 
 
-EXPERIMENT = Experiment(
-    name="edges.onset",
-    title="Where spikes begin, and which assumption of the edge fails",
-    source=SOURCE,
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Where spikes begin, and which assumption of the edge fails",
+    SOURCE,
     quick=Config(),
     default=Config(optimizers=("gd", "momentum", "rmsprop", "adam"), at=(80, 180), seed=1),
     paper=Config(
@@ -191,8 +191,5 @@ EXPERIMENT = Experiment(
         at=(40, 80, 120, 180),
         seed=1,
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="networks, data and rates: these claims are our own.",
 )

@@ -135,10 +135,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"spikes": figure}
 
 
-EXPERIMENT = Experiment(
-    name="edges.spikes",
-    title="Spikes on either side of the predicted rate, and the edge without the binding layer",
-    source=SOURCE,
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Spikes on either side of the predicted rate, and the edge without the binding layer",
+    SOURCE,
     quick=Config(),
     default=Config(
         networks=("mlp",), optimizers=("gd", "momentum", "rmsprop", "adam"), examples=(1000,), at=(40, 80, 120, 180)
@@ -149,8 +149,5 @@ EXPERIMENT = Experiment(
         examples=(1000, 120, 24),
         at=(40, 80, 120, 180),
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="networks, data and rates: these claims are our own.",
 )

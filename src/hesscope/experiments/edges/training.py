@@ -99,17 +99,14 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"training": figure}
 
 
-EXPERIMENT = Experiment(
-    name="edges.training",
-    title="Four optimisers along full-batch training, against their edges",
-    source=SOURCE,
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Four optimisers along full-batch training, against their edges",
+    SOURCE,
     quick=Config(),
     default=Config(optimizers=("gd", "momentum", "rmsprop", "adam"), examples=(1000,), steps=320, every=20),
     paper=Config(
         ("mlp", "lenet5", "gpt"), ("gd", "momentum", "rmsprop", "adam"), examples=(1000, 120, 24), steps=320, every=20
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="networks, data and rates: the phenomenon is Cohen et al.'s, the runs are our own.",
 )

@@ -140,15 +140,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig1": figure}
 
 
-EXPERIMENT = Experiment(
-    "liao2021.fig1",
+EXPERIMENT = Experiment.of(
+    __name__,
     "Hessian spectra of logistic regression and phase retrieval",
     f"{PAPER}, Figure 1",
     quick=Config(p=240, n=1800, runs=6),
     default=Config(),
     paper=Config(runs=50),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen=AVERAGED,
 )

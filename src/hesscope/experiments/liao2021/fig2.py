@@ -77,15 +77,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig2": figure}
 
 
-EXPERIMENT = Experiment(
-    "liao2021.fig2",
+EXPERIMENT = Experiment.of(
+    __name__,
     "Bounded and unbounded, single-bulk and two-bulk Hessian spectra",
     f"{PAPER}, Figure 2",
     quick=Config(p=240, n=1800, runs=4),
     default=Config(),
     paper=Config(runs=50),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen=AVERAGED,
 )

@@ -80,15 +80,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig3": figure}
 
 
-EXPERIMENT = Experiment(
-    "liao2021.fig3",
+EXPERIMENT = Experiment.of(
+    __name__,
     "Marchenko-Pastur-like and other Hessian spectra",
     f"{PAPER}, Figure 3",
     quick=Config(p=240, n=1800, runs=4),
     default=Config(),
     paper=Config(runs=50),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen=AVERAGED,
 )

@@ -86,15 +86,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig4": figure}
 
 
-EXPERIMENT = Experiment(
-    "liao2021.fig4",
+EXPERIMENT = Experiment.of(
+    __name__,
     "Phase transition of the spike due to the data",
     f"{PAPER}, Figure 4",
     quick=Config(p=160, n=640, runs=12, strengths=(0.1, 0.8, 1.25)),
     default=Config(runs=16),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the strengths at which to simulate.",
 )

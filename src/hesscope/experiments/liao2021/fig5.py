@@ -120,15 +120,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"fig5": figure, "fig5_wide": wide}
 
 
-EXPERIMENT = Experiment(
-    "liao2021.fig5",
+EXPERIMENT = Experiment.of(
+    __name__,
     "The left spike due to the model and its transitions",
     f"{PAPER}, Figure 5",
     quick=Config(p=160, n=1600, runs=12, norms=(0.5, 2.0, 5.0), widest=30.0, grid=20),
     default=Config(runs=8),
     paper=Config(),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="the norms |w| at which to simulate, and the widest |w| of the theory.",
 )

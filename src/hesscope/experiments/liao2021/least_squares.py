@@ -129,15 +129,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"least_squares": figure}
 
 
-EXPERIMENT = Experiment(
-    name="liao2021.least_squares",
-    title="The Hessian at a fitted w",
-    source="Liao & Mahoney, footnote 4",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The Hessian at a fitted w",
+    "Liao & Mahoney, footnote 4",
     quick=Config(),
     default=Config(p=600, n=1800),
     paper=Config(p=800, n=2400, runs=20),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the footnote says that the results extend, and shows nothing.",
 )

@@ -135,15 +135,12 @@ def figures(result: Outcome) -> dict[str, Any]:
     return {"trimming": figure}
 
 
-EXPERIMENT = Experiment(
-    name="liao2021.trimming",
-    title="Trimming the weights of phase retrieval",
-    source="Liao & Mahoney, Remark 1",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Trimming the weights of phase retrieval",
+    "Liao & Mahoney, Remark 1",
     quick=Config(),
     default=Config(p=800, n=6000, runs=10),
     paper=Config(p=800, n=6000, runs=20),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="w = 0, |w*| = 1, ε = 1 and the sizes of Figure 1; the remark draws nothing.",
 )

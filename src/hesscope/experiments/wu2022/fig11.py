@@ -116,15 +116,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig11",
-    title="Eigenvector correspondence matrices of LeNet5",
-    source="Wu et al., Figures 11 to 15",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Eigenvector correspondence matrices of LeNet5",
+    "Wu et al., Figures 11 to 15",
     quick=Config(examples=600, epochs=40, k=20),
     default=Config(**CIFAR, k=130, shown=130),
     paper=Config(data="cifar10", epochs=1000, rate=0.01, k=130, shown=130),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
 )

@@ -54,15 +54,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"inputs": plots.correspondences({f"{name}, with E[xxᵀ]": found for name, found in outcome.data.items()})}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig16",
-    title="Eigenvector correspondence matrices of VGG11",
-    source="Wu et al., Figures 16 to 18",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Eigenvector correspondence matrices of VGG11",
+    "Wu et al., Figures 16 to 18",
     quick=Config(examples=96, width=6, epochs=4, rate=0.02, k=16, shown=12),
     default=Config(data="cifar10", examples=1000, width=16, epochs=15, rate=0.05),
     paper=Config(data="cifar10", width=64, epochs=1000, rate=0.01, k=80, shown=60),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="width 64 in every layer, where the captions have 64, 128 and 256; 10,000 of the 50,000 images are at hand.",
 )

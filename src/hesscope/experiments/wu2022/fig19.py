@@ -109,15 +109,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig19",
-    title="Both factors and the error of the conjecture along training",
-    source="Wu et al., Figures 19 and 20",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Both factors and the error of the conjecture along training",
+    "Wu et al., Figures 19 and 20",
     quick=Config(width=40, examples=600, epochs=40, looks=3),
     default=Config(**CIFAR, network="lenet5", hidden=("fc1", "fc2", "fc3"), looks=4),
     paper=Config(data="cifar10", network="lenet5", hidden=("fc1", "fc2", "fc3"), epochs=1000, rate=0.01, looks=11),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand; eleven looks.",
 )

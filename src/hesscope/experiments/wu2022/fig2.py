@@ -95,15 +95,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig2",
-    title="Exact and decoupled layer-wise Hessians of F-200²",
-    source="Wu et al., Figure 2",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Exact and decoupled layer-wise Hessians of F-200²",
+    "Wu et al., Figure 2",
     quick=Config(width=40, epochs=40, k=20),
     default=Config(**MNIST, width=200),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="nothing: F-200² on MNIST, 1000 epochs of SGD at 0.01 in batches of 128.",
 )

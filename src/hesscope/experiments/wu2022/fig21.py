@@ -73,15 +73,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig21",
-    title="Matricised top eigenvectors are nearly of rank one",
-    source="Wu et al., Figures 1(b) and 21",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Matricised top eigenvectors are nearly of rank one",
+    "Wu et al., Figures 1(b) and 21",
     quick=Config(examples=600, epochs=40, k=20),
     default=Config(**CIFAR, k=200, layers=("conv1", "conv2", "fc1", "fc2", "fc3")),
     paper=Config(data="cifar10", epochs=1000, rate=0.01, k=200, layers=("conv1", "conv2", "fc1", "fc2", "fc3")),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
 )

@@ -144,10 +144,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig23",
-    title="Where the overlap of models does not peak at the output dimension",
-    source="Wu et al., Figures 9, 10 and 23 to 28",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Where the overlap of models does not peak at the output dimension",
+    "Wu et al., Figures 9, 10 and 23 to 28",
     quick=Config(width=30, examples=400, epochs=10, image_epochs=3, models=3, k=40, bn_k=30),
     default=Config(
         data="mnist",
@@ -180,8 +180,5 @@ EXPERIMENT = Experiment(
         vgg_epochs=1000,
         vgg_k=400,
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
 )

@@ -96,15 +96,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig29",
-    title="Clustering of logit gradients",
-    source="Wu et al., Figures 29 and 30",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Clustering of logit gradients",
+    "Wu et al., Figures 29 and 30",
     quick=Config(width=48, epochs=30),
     default=Config(**MNIST, width=200),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="fc1 of F-200² on MNIST.",
 )

@@ -76,17 +76,14 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"spectra": plots.curves(panels, "index", "eigenvalue", log=True)}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig3",
-    title="Spectra of output Hessians and layer Hessians",
-    source="Wu et al., Figure 3",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Spectra of output Hessians and layer Hessians",
+    "Wu et al., Figure 3",
     quick=Config(width=64, epochs=30, examples=600, random_epochs=80),
     default=Config(
         data="mnist", examples=10000, width=200, epochs=20, rate=0.05, k=40, random_epochs=60, measured_on=4000
     ),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01, k=40, random_epochs=1000),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="fc2 of F-200²; the paper does not name the layer.",
 )

@@ -102,15 +102,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"variances": figure}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig31",
-    title="Posterior variance against Hessian eigenvalue",
-    source="Wu et al., Figure 31",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Posterior variance against Hessian eigenvalue",
+    "Wu et al., Figure 31",
     quick=Config(data="digits", row="T-50", sgd_epochs=20, epochs=30, batch_size=100, draws=5_000),
     default=Config(),
     paper=Config(sgd_epochs=1000, epochs=2000),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="batches of 256 for the bounds.",
 )

@@ -81,17 +81,14 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"overlap": plots.model_overlaps(outcome.data)}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig4",
-    title="Overlap of the top eigenspaces of independently trained models",
-    source="Wu et al., Figures 1 and 4",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Overlap of the top eigenspaces of independently trained models",
+    "Wu et al., Figures 1 and 4",
     quick=Config(width=8, depth=1, epochs=40, k=30),
     default=Config(**MNIST, width=50, depth=2, models=4, k=110, layers=("fc1", "fc2", "fc3"), last="fc3"),
     paper=Config(
         data="mnist", width=200, depth=2, epochs=1000, rate=0.01, k=600, layers=("fc1", "fc2", "fc3"), last="fc3"
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="F-200² on MNIST; the paper does not name the networks of its Figure 4.",
 )

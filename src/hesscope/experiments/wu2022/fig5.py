@@ -75,15 +75,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig5",
-    title="The full Hessian from output Hessians and mean inputs",
-    source="Wu et al., Figures 2(c, d) and 5",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The full Hessian from output Hessians and mean inputs",
+    "Wu et al., Figures 2(c, d) and 5",
     quick=Config(epochs=40, k=15, networks=((24, 2), (24, 3))),
     default=Config(**{**MNIST, "measured_on": 500}, k=20, networks=((200, 2), (200, 4))),
     paper=Config(data="mnist", epochs=1000, rate=0.01),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="k = 50 eigenvalues.",
 )

@@ -78,21 +78,27 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"overlap": plots.model_overlaps(outcome.data)}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig6",
-    title="Overlap of models trained with different hyper-parameters",
-    source="Wu et al., Figure 6",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Overlap of models trained with different hyper-parameters",
+    "Wu et al., Figure 6",
     quick=Config(examples=600, epochs=25, k=40),
     default=Config(
-        data="cifar10", epochs=20, k=190, layers=LAYERS, each=(6, 5, 5), measured_on=1000,
+        data="cifar10",
+        epochs=20,
+        k=190,
+        layers=LAYERS,
+        each=(6, 5, 5),
+        measured_on=1000,
         rates=((0.01, 0.0, 0.0), (0.003, 0.0, 0.0), (0.01, 0.9, 5e-4)),
     ),
     paper=Config(
-        data="cifar10", epochs=1000, k=200, layers=LAYERS, each=(6, 5, 5),
+        data="cifar10",
+        epochs=1000,
+        k=200,
+        layers=LAYERS,
+        each=(6, 5, 5),
         rates=((0.01, 0.0, 0.0), (0.001, 0.0, 0.0), (0.01, 0.9, 5e-4)),
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
-)  # fmt: skip
+)

@@ -83,10 +83,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.fig7",
-    title="Overlap of the top eigenspaces in VGG11 and ResNet18",
-    source="Wu et al., Figures 7 and 8",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Overlap of the top eigenspaces in VGG11 and ResNet18",
+    "Wu et al., Figures 7 and 8",
     quick=Config(
         examples=96,
         width=4,
@@ -98,8 +98,5 @@ EXPERIMENT = Experiment(
     ),
     default=Config(data="cifar10", examples=1000, width=12, epochs=15, rate=0.05, models=3, k=36, measured_on=400),
     paper=Config(data="cifar100", width=48, epochs=1000, rate=0.01),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="width 48 on the 5,000 images of CIFAR-100 at hand, some of the layers; --set data=cifar10 width=32 is the first panel.",
 )

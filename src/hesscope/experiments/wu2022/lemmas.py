@@ -298,15 +298,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"lemmas": figure}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.lemmas",
-    title="The lemmas of Appendix B, one by one",
-    source="Wu et al., Lemmas B.1 to B.25, Corollaries B.1 to B.5",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "The lemmas of Appendix B, one by one",
+    "Wu et al., Lemmas B.1 to B.25, Corollaries B.1 to B.5",
     quick=Config(widths=(8, 16, 32, 64), examples=600, draws=8),
     default=Config(),
     paper=Config(examples=2000, draws=60),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the lemmas have no experiment of their own; d = n², four classes.",
 )

@@ -89,10 +89,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.reductions",
-    title="Kronecker forms of convolutions, with their errors",
-    source="Wu et al., (33) and Section F.2.2; Van Loan & Pitsianis (1993)",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Kronecker forms of convolutions, with their errors",
+    "Wu et al., (33) and Section F.2.2; Van Loan & Pitsianis (1993)",
     quick=Config(examples=200, epochs=30),
     default=Config(
         data="cifar10",
@@ -106,8 +106,5 @@ EXPERIMENT = Experiment(
         network="resnet20",
         layers=("conv1", "layer1.1.conv1", "layer2.0.conv1", "layer2.2.conv2"),
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the paper gives no errors of (33).",
 )

@@ -145,15 +145,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"bounds": figure}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.table10",
-    title="PAC-Bayes bounds in Hessian eigenbases",
-    source="Wu et al., Table 10",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "PAC-Bayes bounds in Hessian eigenbases",
+    "Wu et al., Table 10",
     quick=Config(data="digits", rows=("T-50",), sgd_epochs=20, epochs=20, our_epochs=20, batch_size=100, draws=20_000),
     default=Config(rows=("T-600", "R-600", "T-200^2_10"), epochs=10),
     paper=Config(sgd_epochs=1000, epochs=FULL, our_epochs=FULL, draws=50_000),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="batches of 256 for the bounds; APPR with one basis, where the paper says η = 1.",
 )

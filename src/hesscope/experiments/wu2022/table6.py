@@ -67,16 +67,13 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, ROWS)
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.table6",
-    title="Inputs of hidden layers are close to their mean direction",
-    source="Wu et al., Tables 6 and 7",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Inputs of hidden layers are close to their mean direction",
+    "Wu et al., Tables 6 and 7",
     quick=Config(network="lenet5", epochs=8, rate=0.1, runs=2),
     default=Config(rows=ALL, runs=1, common=True),
     paper=Config(rows=ALL, epochs=1000, rate=0.01),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 and 5,000 of those of CIFAR-100 are at hand; VGG11-W64 is printed twice. "
     "Weights start as torch has them, where the paper says both that and Xavier's with biases of zero, which torch does not have.",
 )

@@ -113,21 +113,28 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"overlap": plots.bars(groups, values, "overlap with the top space", marks={"printed": marks})}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.table8",
-    title="Closed-form eigenspaces of output Hessians",
-    source="Wu et al., Table 8",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Closed-form eigenspaces of output Hessians",
+    "Wu et al., Table 8",
     quick=Config(width=48, epochs=20, examples=800),
     default=Config(
-        data="mnist", examples=2000, width=1500, depth=3, epochs=20, rate=0.05,
+        data="mnist",
+        examples=2000,
+        width=1500,
+        depth=3,
+        epochs=20,
+        rate=0.05,
         columns=tuple(f"{data}/{network}" for data, network in TABLE_8),
     ),
     paper=Config(
-        data="mnist", width=1500, depth=3, epochs=1000, rate=0.01, random_epochs=1000,
+        data="mnist",
+        width=1500,
+        depth=3,
+        epochs=1000,
+        rate=0.01,
+        random_epochs=1000,
         columns=tuple(f"{data}/{network}" for data, network in TABLE_8),
     ),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
-)  # fmt: skip
+)

@@ -58,15 +58,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return draw(outcome, TABLE_9)
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.table9",
-    title="Batch-norm removes the rank-one structure of inputs",
-    source="Wu et al., Table 9",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Batch-norm removes the rank-one structure of inputs",
+    "Wu et al., Table 9",
     quick=Config(width=48, epochs=4, runs=2),
     default=Config(rows=tuple(row.id for row in TABLE_9), runs=1, common=True),
     paper=Config(rows=tuple(row.id for row in TABLE_9), epochs=1000, rate=0.01),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
 )

@@ -149,15 +149,12 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"theorems": figure}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.theorem4",
-    title="Random two-layer networks of growing width",
-    source="Wu et al., Theorems 4.1 and 4.2",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Random two-layer networks of growing width",
+    "Wu et al., Theorems 4.1 and 4.2",
     quick=Config(widths=(15, 50, 150), examples=3000, draws=3),
     default=Config(widths=(20, 50, 100, 200, 400), examples=8000, draws=6),
     paper=Config(widths=(20, 50, 100, 200, 400), examples=8000, draws=20),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: the theorem has no experiment of its own.",
 )

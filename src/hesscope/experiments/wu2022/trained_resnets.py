@@ -124,10 +124,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {"inputs": inputs, "decoupled": bars}
 
 
-EXPERIMENT = Experiment(
-    name="wu2022.trained_resnets",
-    title="Inputs and decoupling in trained ResNets",
-    source="Wu et al., Tables 6 and 7, Figure 2, on networks of our own choice",
+EXPERIMENT = Experiment.of(
+    __name__,
+    "Inputs and decoupling in trained ResNets",
+    "Wu et al., Tables 6 and 7, Figure 2, on networks of our own choice",
     quick=Config(
         networks=("resnet18",),
         examples=64,
@@ -139,8 +139,5 @@ EXPERIMENT = Experiment(
     ),
     default=Config(examples=200),
     paper=Config(examples=1000, decoupled_on=200),
-    run=run,
-    claims=CLAIMS,
-    figures=figures,
     chosen="everything: published weights of ResNet-20 and ResNet-32 on CIFAR-10, with batch-norm; the paper has ResNet18 without.",
 )

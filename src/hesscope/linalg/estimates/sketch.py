@@ -19,7 +19,8 @@ from ..validation import multiply, require_symmetry
 class Sketch:
     """Random columns Ω, their images Y = A Ω, an orthonormal basis Q of the images, and Z = A Q; A symmetric.
 
-    `captured` once the images of random vectors add nothing new: Q then spans the range of A.
+    `captured` once the images of random vectors add nothing new: Q then spans the range of A. Signs can agree wherever A
+    has entries, so that theirs are dependent in a larger range; normal vectors have the last word.
     """
 
     def __init__(self, op: Counted, kind: Draw, rng: Rng) -> None:
@@ -51,8 +52,28 @@ class Sketch:
         self.r = np.block([[self.r, above], [np.zeros((rank - old_rank, first)), factor]])
         cross = layout.inner(self.q, z).cpu().numpy()
         self._check_symmetry(y, new, omega, z, scale)
+        self._border(cross, old_rank)
+        if self.captured and self.kind != "normal":
+            self._complete(scale)
+
+    def _border(self, cross: Array, old_rank: int) -> None:
+        """H = QᵀZ with new columns QᵀA q."""
         corner = cross[old_rank:]
         self.h = np.block([[self.h, cross[:old_rank]], [cross[:old_rank].T, (corner + corner.T) / 2]])
+
+    def _complete(self, scale: float) -> None:
+        """Add to Q what images of normal vectors have outside of it, until one has nothing."""
+        layout, eps = self.op.layout, 100 * float(torch.finfo(self.q.dtype).eps)
+        for index in range(self.op.shape[0]):
+            y = multiply(self.op, draw(self.op, "normal", self.rng.child("range"), index))
+            scale = max(scale, float(layout.norms(y).max()))
+            rest, _ = project_out(layout, self.q, y)
+            new, _ = orthonormalise(layout, rest, eps * scale, self.q)
+            if not new.shape[1]:
+                return
+            rank, z = self.q.shape[1], multiply(self.op, new)
+            self.q, self.z = joined_columns([self.q, new]), joined_columns([self.z, z])
+            self._border(layout.inner(self.q, z).cpu().numpy(), rank)
 
     def state(self) -> tuple[Arrays, dict[int, Tensor]]:
         """The small part of the state, and the columns by name; Ω is drawn again."""
