@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from hesscope.experiments import SeedTable, find, names, outcome_figures, run_experiment, run_seeds
-from hesscope.experiments.declared import Basis, Estimate, at_most, judge, standard_errors
+from hesscope.experiments.declared import Basis, PrintedEstimate, at_most, judge, standard_errors
 from hesscope.experiments.recipe import Findings
 from hesscope.experiments.times import SECONDS, in_words
 from hesscope.results.claims import Outcome
@@ -212,9 +212,9 @@ def test_measuring_what_was_not_declared_is_a_mistake() -> None:
 def test_an_estimate_stands_beside_the_printed_number_in_the_same_unit() -> None:
     """The verdict is that of the standard errors, the number and the ratio are those of what the paper prints."""
     declared = (standard_errors("exponent", "Theorem 1", "it falls as 1/C", printed=-1.0),)
-    (claim,) = judge(declared, {"exponent": Estimate(-0.9, 1.5, "-0.9 ± 0.07")})
+    (claim,) = judge(declared, {"exponent": PrintedEstimate(-0.9, 1.5, "-0.9 ± 0.07")})
     assert (claim.holds, claim.value, claim.ratio, claim.expected) == (True, -0.9, 0.9, "-1 to 4 standard errors")
-    assert judge(declared, {"exponent": Estimate(-0.5, 7.0, "-0.5 ± 0.07")})[0].holds is False
+    assert judge(declared, {"exponent": PrintedEstimate(-0.5, 7.0, "-0.5 ± 0.07")})[0].holds is False
     with pytest.raises(AssertionError, match="estimate of the printed number"):
         judge(declared, {"exponent": 1.5})
 

@@ -16,7 +16,7 @@ Rule = Literal["<=", ">=", "<", ">", "in", "±"]
 Basis = Literal["paper", "sampling theory", "convention"]  # ours, where the paper has words and no number
 
 
-class Estimate(NamedTuple):
+class PrintedEstimate(NamedTuple):
     """A number to stand beside the paper's, how many standard errors lie between the two, and how to show it."""
 
     value: float
@@ -24,7 +24,9 @@ class Estimate(NamedTuple):
     shown: str
 
 
-Measured = float | str | tuple[float, str] | Estimate  # a number, why there is none, or a number and how to show it
+Measured = (
+    float | str | tuple[float, str] | PrintedEstimate
+)  # a number, why there is none, or a number and how to show it
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,10 @@ class Declared:
     def judged(self, measured: Measured | None) -> Claim:
         """The claim beside what was measured; a text says why nothing could be."""
         if measured is not None and not isinstance(measured, str):
-            assert (self.rule == "±") == isinstance(measured, Estimate), f"{self.id}: an estimate of the printed number"
-        if isinstance(measured, Estimate):
+            assert (self.rule == "±") == isinstance(measured, PrintedEstimate), (
+                f"{self.id}: an estimate of the printed number"
+            )
+        if isinstance(measured, PrintedEstimate):
             return self._claim(measured.value, measured.shown, self.agrees(measured.score))
         value, shown = measured if isinstance(measured, tuple) else (measured, "")
         if value is None or isinstance(value, str):
@@ -124,7 +128,7 @@ def standard_errors(
 ) -> Declared:
     """Deviation over its standard error, at most 4: what chance exceeds once in 16,000 draws of a normal law.
 
-    With a `printed` number, what is measured is an `Estimate` of it: the two stand beside each other, in one unit.
+    With a `printed` number, what is measured is an `PrintedEstimate` of it: the two stand beside each other, in one unit.
     """
     because = "4 standard errors of the measurement"
     rule: Rule = "<=" if printed is None else "±"

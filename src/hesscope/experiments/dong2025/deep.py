@@ -13,7 +13,7 @@ from scipy import stats
 from ...plots.style import ACCENT, SEQUENTIAL, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
-from ..declared import Estimate, less, more, standard_errors
+from ..declared import PrintedEstimate, less, more, standard_errors
 from ..recipe import Findings, experiment
 from ._measured import SOURCE, layer_squares, network, problem_of
 
@@ -74,11 +74,11 @@ def run(config: Config) -> Findings:
     return data, measured
 
 
-def _beside(values: Any, expected: float) -> Estimate:
+def _beside(values: Any, expected: float) -> PrintedEstimate:
     """The exponent; standard errors count as the normal deviate of the same probability under Student's law."""
     error = values.std(ddof=1) / np.sqrt(len(values))
     score = stats.norm.isf(max(stats.t.sf(abs(values.mean() - expected) / error, len(values) - 1), 1e-300))
-    return Estimate(float(values.mean()), float(score), f"{values.mean():.3f} ± {error:.3f}")
+    return PrintedEstimate(float(values.mean()), float(score), f"{values.mean():.3f} ± {error:.3f}")
 
 
 def _errors(values: Any) -> Any:
