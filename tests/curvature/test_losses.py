@@ -261,10 +261,10 @@ def test_nonsense_is_refused(case: tuple[str, Callable[[], Any], str]) -> None:
         case[1]()
 
 
-@pytest.mark.parametrize("shape", [(N, 1), (1, N)])
+@pytest.mark.parametrize("shape", [(N, 1), (1, N), (N // 2, 2)])
 def test_class_labels_have_the_shape_that_torch_takes(shape: tuple[int, int]) -> None:
     with pytest.raises(hs.errors.InputError, match=rf"Expected class indices of shape \({N},\)"):
-        hs.Problem.of(network(), "cross_entropy", (X, LABELS.reshape(shape)), batch_size=N)
+        hs.Problem.of(network(), "cross_entropy", [(X, LABELS.reshape(shape))])
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32])

@@ -403,7 +403,13 @@ def last_over_batch(r: Random, d: int, m: int) -> nn.Module:
 
 @piece()
 def sorts_features(r: Random, d: int, m: int) -> nn.Module:
-    return Lambda(lambda x: torch.tanh(x.sort(-1).values), nn.Linear(d, m))
+    functions: list[Callable[[Tensor], Tensor]] = [
+        lambda x: torch.tanh(x.sort(-1).values),
+        lambda x: torch.tanh(x - x.quantile(0.3, -1, keepdim=True)),
+        lambda x: x * (x >= x.topk(2).values[..., -1:]),  # routed: the others do not get through
+        lambda x: torch.cat([x[..., :1], torch.tanh(x).cumprod(-1)[..., 1:]], -1),
+    ]
+    return Lambda(r.choice(functions), nn.Linear(d, m))
 
 
 class Branch(nn.Module):
