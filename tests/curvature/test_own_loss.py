@@ -144,9 +144,13 @@ def test_a_loss_that_is_another_one_on_later_examples_is_refused(where: int) -> 
     given = [{**batch(seed=seed), "attention_mask": torch.ones(3, 4, dtype=torch.long)} for seed in (0, 1)]
     made = Masked().double()
     given[where]["attention_mask"][2, 2:] = 0
-    with pytest.raises(InputError, match=rf"same function of its logits in all examples.*Batch {where}, example 2"):
+    with pytest.raises(InputError, match=rf"same function of its logits in all examples.*batch {where}, example 2"):
         Problem.of(made, data=given)
     given[where]["labels"][2, 2:] = -100  # as it should be
+    wrong = [{**one, "labels": one["labels"].clone()} for one in given]
+    wrong[where]["labels"][2, 1] = 7
+    with pytest.raises(InputError, match=r"class labels must lie in \[0, 5\)"):
+        _ = Problem.of(made, data=wrong).totals
     problem = Problem.of(made, data=given)
     expected = sum(count * truth(made, one) for count, one in zip(_counts(given), given, strict=True))
     assert gap(Hessian(problem).dense(), expected / sum(_counts(given))) < 1e-12

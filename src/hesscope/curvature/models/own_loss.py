@@ -7,6 +7,7 @@ model's own loss and its gradient in the logits, on the first examples. Where no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import HesscopeError, InputError, refuse
+from ...errors import HesscopeError, refuse
 from ..data import examples_in, first_examples
 from ..losses.parsing import SeparableLoss
 from .inputs import (
@@ -124,12 +125,12 @@ class ReadForward:
 
     def __init__(self, reading: LossReading, with_answers: bool) -> None:
         self.reading, self.with_answers = reading, with_answers
-        self.confirming = False
+        self.confirming = self.differs = False
 
     def __call__(self, model: nn.Module, batch: Any) -> Pair:
         _need_dict(batch)
         if self.confirming:
-            self._confirm(model, batch)
+            self.differs = not self._is_confirmed(model, batch)
         outputs = (run_with_answers if self.with_answers else run_without_answers)(model, batch)
         pair = self.reading.pair(outputs, batch)
         if pair is None:
@@ -141,19 +142,14 @@ class ReadForward:
             )
         return pair
 
-    def _confirm(self, model: nn.Module, few: Mapping[str, Any]) -> None:
-        """Refuse examples of which the model's own loss is another one than on the first examples."""
+    def _is_confirmed(self, model: nn.Module, few: Mapping[str, Any]) -> bool:
+        """Whether the model's own loss of these is what was read on the first examples, if it is a number at all."""
         with with_graph(model), torch.enable_grad():
             outputs = run_with_answers(model, few)
             own, given = need_own_loss(outputs, few), _logits(outputs)
             slopes = _slopes(own, given)
-            if not bool(torch.isfinite(own.detach())) or slopes is None or _fits(self.reading, few, own, given, slopes):
-                return
-        refuse(
-            f"the model's own loss ({self.reading.name}) must be the same function of its logits in all examples",
-            f"{float(own.detach()):.4g} for two examples of which it is another",
-            "Give what shall not count (padding) the label -100, or pass loss=lambda model, batch: (sum, count).",
-        )
+            finite = bool(torch.isfinite(own.detach()))
+            return not finite or slopes is None or _fits(self.reading, few, own, given, slopes)
 
 
 class OwnLoss:
@@ -308,12 +304,15 @@ def _confirm_on_odd_examples(problem: Problem) -> None:
     forward.confirming = True
     try:
         for number, place, few in odd_examples(problem.batches, FIRST):
-            try:
+            # What else is wrong with these examples is said where all data is evaluated.
+            with suppress(HesscopeError, RuntimeError, IndexError, ValueError, TypeError):
                 problem.evaluate(few, problem.parameters)
-            except InputError as error:
-                if "same function of its logits" not in str(error):
-                    continue  # what else is wrong with it is said where all data is evaluated
-                raise InputError(f"{error} (Batch {number}, example {place}.)") from None
+            if forward.differs:
+                refuse(
+                    f"the model's own loss ({forward.reading.name}) must be the same function of its logits in all examples",
+                    f"another one in batch {number}, example {place}",
+                    "Give what shall not count (padding) the label -100, or pass loss=lambda model, batch: (sum, count).",
+                )
     finally:
         forward.confirming = False
 
