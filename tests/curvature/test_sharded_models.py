@@ -15,6 +15,7 @@ from torch.distributed.fsdp import fully_shard
 
 import hesscope as hs
 from curvature.test_distributed import start
+from hesscope.curvature.models import parts
 from hesscope.errors import InputError
 
 
@@ -64,11 +65,23 @@ def results(problem: hs.Problem) -> dict[str, Any]:
 
 
 def wrapped(rank: int, part: slice, folder: Path) -> None:
+    parts.SMALL = 6  # so that weights are spread, and biases are not
     theirs = sharded()
     with pytest.raises(InputError, match="needs distributed=True"):
         hs.Problem.of(theirs, "cross_entropy", data(part))
     before = theirs(data(part)[0]).detach()
-    found = results(hs.Problem.of(theirs, "cross_entropy", data(part), distributed=True))
+    problem = hs.Problem.of(theirs, "cross_entropy", data(part), distributed=True)
+    found = results(problem)
+    assert problem.spread is not None  # nothing has asked for whole parameters
+    assert all(
+        p.numel() < 20
+        for name, p in problem.spread.exchange.parts.items()
+        if name != ("first", "inner.0")[rank] + ".weight"
+    )
+    alone = hs.Problem.of(theirs, "cross_entropy", data(slice(0, 20 * rank)), distributed=True)  # the first has no data
+    found |= {"alone": hs.Hessian(alone).dense(), "functional": hs.FunctionalHessian(problem).dense()}
+    found |= {"gauss-newton": hs.GaussNewton(problem).dense(), "gradient": problem.gradient()}
+    assert problem.spread is None  # these have
     assert all(hasattr(p, "full_tensor") for p in theirs.parameters())  # theirs is sharded as it was, and runs
     assert torch.equal(theirs(data(part)[0]).detach(), before)
     theirs(data(part)[0]).sum().backward()
@@ -83,11 +96,14 @@ def wrapped(rank: int, part: slice, folder: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_have_the_numbers_of_one(tmp_path: Path) -> None:
     start([0, 7, 20], tmp_path, wrapped)
-    truth = results(hs.Problem.of(model(), "cross_entropy", data(slice(0, 20))))
+    problem = hs.Problem.of(model(), "cross_entropy", data(slice(0, 20)))
+    truth = results(problem)
+    more = {"alone": truth["hessian"], "functional": hs.FunctionalHessian(problem).dense()}
+    more |= {"gauss-newton": hs.GaussNewton(problem).dense(), "gradient": problem.gradient()}
     for rank in range(2):
         with np.load(tmp_path / f"{rank}.npz", allow_pickle=False) as found:
             for kind in ("sharded", "parallel"):
-                for name, value in truth.items():
+                for name, value in (truth | more if kind == "sharded" else truth).items():
                     expected = np.asarray(value)
                     gap = np.abs(found[f"{kind} {name}"] - expected).max()
                     assert gap <= 1e-6 * np.abs(expected).max(), (kind, name)

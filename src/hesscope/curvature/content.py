@@ -21,7 +21,7 @@ def content_of(problem: Problem) -> str:
 
 
 def _tensors(problem: Problem) -> tuple[str, str]:
-    state = digest(*problem.parameters.values(), *problem._fixed.values())
+    state = _state(problem)
     # Data that is streamed is known by its loss, as is what a batch holds besides tensors. Nine digits: sums over
     # threads may differ in the last ones.
     values = " ".join(f"{number:.9g}" for number in problem.totals)
@@ -30,6 +30,13 @@ def _tensors(problem: Problem) -> tuple[str, str]:
     )
     parts = from_every(held) if problem.distributed else [held]
     return state, f"{values} {' '.join(parts)}"
+
+
+def _state(problem: Problem) -> str:
+    if problem.spread is None:
+        return digest(*problem.parameters.values(), *problem._fixed.values())
+    own = digest(*problem.spread.exchange.parts.values(), *problem.spread.buffers.values())
+    return " ".join(from_every(own))
 
 
 def _loss(problem: Problem) -> str:

@@ -6,12 +6,15 @@ from typing import Any
 
 from ..errors import refuse
 from .problem import Problem
+from .spread import whole_tensors
 
 
-def need_problem(given: Any) -> Problem:
-    """`given`, refused where it is no Problem."""
+def need_problem(given: Any, in_parts: bool = False) -> Problem:
+    """`given`, refused where it is no Problem; with whole parameters, unless parts of them do."""
     if not isinstance(given, Problem):
         refuse("this needs a Problem", type(given).__name__, "Make one with hs.Problem.of(model, loss, data).")
+    if not in_parts:
+        whole_tensors(given)  # now, when all processes are here
     return given
 
 

@@ -18,6 +18,7 @@ from .content import content_of
 from .cutting import combined
 from .distributed import ShardedLayout
 from .engines.graphs import GradientGraphs
+from .engines.spread_graphs import SpreadGraphs
 from .given_problem import need_problem
 from .gradient_mode import differentiable
 from .of_problem import OfProblem
@@ -31,7 +32,7 @@ class CurvatureOperator(OfProblem):
     """A square matrix over the problem's parameters, or a block of it, summed over data and scaled as the loss is."""
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
-        self.problem, self.unchecked = need_problem(problem), unchecked
+        self.problem, self.unchecked = need_problem(problem, in_parts=True), unchecked
         self.rows = self.columns = problem.space
 
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
@@ -100,15 +101,19 @@ class CurvatureOperator(OfProblem):
     def _scaled(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         scale = self.problem.scale  # first, as it refuses losses that are not finite
         self.need_right()
-        sharded = self.problem.distributed
-        whole = ShardedLayout.here(columns.size).gather(block) if sharded else block
         with differentiable():
-            out = self._sum_products(columns, rows, by_columns(whole).T)
-        del whole
-        if sharded:
-            out = ShardedLayout.here(rows.size).sum_of_wholes(out)
+            out = self._total(columns, rows, block)
         out = need_finite(out.mul_(scale), f"products of {self!r}", self.problem.anywhere)
         return out.T
+
+    def _total(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        """The sum over all processes, of which each has its part: `(n, k)` to `(k, m)`."""
+        if not self.problem.distributed:
+            return self._sum_products(columns, rows, by_columns(block).T)
+        whole = ShardedLayout.here(columns.size).gather(block)
+        out = self._sum_products(columns, rows, by_columns(whole).T)
+        del whole
+        return ShardedLayout.here(rows.size).sum_of_wholes(out)
 
 
 class Hessian(CurvatureOperator):
@@ -130,7 +135,11 @@ class Hessian(CurvatureOperator):
         if method == "auto":
             method = "kept" if problem.verdict is None else problem.verdict.method
         self.method = method
-        self._engine = GradientGraphs(problem, self._through_loss, method)
+        self._engine: GradientGraphs | SpreadGraphs
+        if problem.spread is not None and method == "kept":
+            self._engine = SpreadGraphs(problem, self._through_loss)
+        else:
+            self._engine = GradientGraphs(problem, self._through_loss, method)
 
     @staticmethod
     def from_gradient(
@@ -178,7 +187,20 @@ class Hessian(CurvatureOperator):
         with differentiable():
             return own + self.problem.scale * self._engine.half_error
 
+    def restricted(self, rows: ParameterSpace, columns: ParameterSpace | None = None) -> CurvatureOperator:
+        part = super().restricted(rows, columns)
+        assert isinstance(part, Hessian)
+        if isinstance(part._engine, SpreadGraphs) and not part.rows == part.columns == self.problem.space:
+            part._engine = GradientGraphs(self.problem, self._through_loss)  # of whole parameters
+        return part
+
+    def _total(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        if isinstance(self._engine, SpreadGraphs):
+            return self._engine.products(by_columns(block).T)
+        return super()._total(columns, rows, block)
+
     def _sum_products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
+        assert not isinstance(self._engine, SpreadGraphs)
         return self._engine.products(columns, rows, block)
 
 
@@ -188,7 +210,7 @@ class FunctionalHessian(Hessian):
     _through_loss = False
 
     def __init__(self, problem: Problem, *, unchecked: bool = False) -> None:
-        need_problem(problem).need_outputs("the functional Hessian")
+        need_problem(problem, in_parts=True).need_outputs("the functional Hessian")
         super().__init__(problem, method="kept", unchecked=unchecked)
 
     def proofs(self) -> tuple[Proof, ...]:

@@ -41,6 +41,7 @@ from .proofs.first_look import look_at_first_batch
 from .proofs.independence import are_independent, examples_to_look_at, scattered_examples
 from .proofs.probing import exact, is_large, probe_of
 from .settings import check_settings, need_float_type
+from .spread import Spread, spread_out, whole_tensors
 from .value_facts import of_values
 
 _BATCH_SIZE = 1024
@@ -68,14 +69,16 @@ class Problem:
         origin: Mapping[str, weakref.ref[nn.Parameter]] | None = None,
     ) -> None:
         self._given, self.batches, self.space = evaluation, batches, space
-        self.parameters, self._fixed = parameters, fixed
+        self._tensors = parameters, fixed
+        self.spread: Spread | None = None  # the same in parts, while no one has asked for them whole
         self.distributed, self._batch_dtype = distributed, batch_dtype
         self.lean = lean or distributed  # processes share the work so that each holds less: no copies for speed
         self.origin = origin or {}  # the user's own parameters by name: what an optimiser holds
         self.device = next(iter(parameters.values())).device
+        self.types = frozenset(tensor.dtype for tensor in parameters.values())
         self.dtype = common_type(parameters.values())
         self.memory_budget = MemoryBudget(parse_bytes(memory, self.device))
-        self.verdict: Any = None  # what hs.check found, once it has run
+        self.verdict: Any = None  # what hs.check found
         self.proofs: dict[str, Any] = {}  # what was proven of the derivatives, by the first products
         self._made: Evaluation | None = None
         self._first_value: tuple[float, float] | None = None
@@ -146,7 +149,18 @@ class Problem:
         if batch_size is not None or isinstance(data, Dataset):
             refuse_own_batches(problem, data, size)
         check_own_loss(problem, data is not None)
+        if model is not theirs:
+            spread_out(problem)
         return problem
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The selected parameters by name; of a sharded model they are gathered when all processes ask for them."""
+        return whole_tensors(self)[0]
+
+    @property
+    def _fixed(self) -> dict[str, Tensor]:
+        return whole_tensors(self)[1]
 
     @property
     def _evaluation(self) -> Evaluation:
@@ -209,8 +223,7 @@ class Problem:
     def evaluate(self, batch: Any, parameters: Mapping[str, Tensor]) -> OutputLoss | ScalarLoss:
         """Model and loss on one batch at these parameters; nothing of the model is changed."""
         with differentiable():
-            batch = to_device(batch, self.device, self._batch_dtype)
-            return self._evaluation.at(batch, parameters)
+            return self._evaluation.at(to_device(batch, self.device, self._batch_dtype), parameters)
 
     @of_values
     def batch_values(self) -> tuple[tuple[float, float], ...]:
@@ -381,4 +394,4 @@ class Problem:
         refuse("a problem must stay in its process", "one to pickle", "Make it again there, with Problem.of(...).")
 
     def __repr__(self) -> str:
-        return f"Problem({type(self.model).__name__}, {self.space.size} parameters in {len(self.space.names)} tensors)"
+        return f"Problem({type(self._given.model).__name__}, {self.space.size} parameters in {len(self.space.names)} tensors)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import log10
 from typing import Any
 
 import torch
@@ -19,13 +20,16 @@ from .gradient_noise import relative_spacing, spread_on_a_line
 Gradient = Callable[[Any], Any]
 _NOISE = 0.95  # of a product by (8 d(h) - d(2h)) / 12h, d(h) = g(h) - g(-h): √130 / 12 standard deviations of g, over h
 _SURE = 3.0  # standard deviations that an error estimate holds of the noise
+# A jump J of g within h leaves -3 J of r = s(2h) - 4 s(h), s(h) = g(h) - 2 g(0) + g(-h), and is 7/12 J/h of a product: where
+# kinks lie on both sides, their sums and differences are alike in length only, hence the certainty of noise again.
+_KINK, _KINK_NOISE = _SURE * 7 / 36, 2 * 70**0.5
 _FARTHEST = 0.1  # of the length of θ, along a random direction: beyond it, no expansion around θ can be counted on
 _TRIES = 12  # halvings or doublings of a step for one direction
 
 
 @dataclass(frozen=True)
 class _Product:
-    """H v̂ for a unit vector, the step it was found with, and its two errors: of the step and of the noise."""
+    """H v̂ for a unit vector, the step it was found with, and its two errors: of the step (with kinks) and of the noise."""
 
     value: Tensor
     step: float
@@ -41,8 +45,9 @@ class FiniteDifferenceHessian(LinearOperator):
     """H v ≈ (8 [g(θ+hv) - g(θ-hv)] - [g(θ+2hv) - g(θ-2hv)]) / 12h for a gradient function g: no second derivative.
 
     For code that cannot be differentiated twice. Every product estimates its own error: how far it is from the plain
-    central difference at the same step, and three standard deviations of the noise of g, measured along a line. The
-    step of each direction is where the two balance. `product_error` is the largest so far for a unit vector; results
+    central difference at the same step, or what jumps of g within the step (kinks of the loss) may amount to, if that is
+    more; and three standard deviations of the noise of g, measured along a line. The step of each direction is where the
+    two balance. `product_error` is the largest so far for a unit vector; results
     carry it. A product costs four gradients, and some more where a direction needs another step.
     """
 
@@ -55,7 +60,7 @@ class FiniteDifferenceHessian(LinearOperator):
         self.gradients = 0  # how many were evaluated
         self._worst, self._largest = 0.0, 0.0
         self._size = max(float(self._theta.double().norm()), 1e-3)
-        first = self._gradient(torch.zeros_like(self._theta, dtype=torch.float64))
+        self._here = first = self._gradient(torch.zeros_like(self._theta, dtype=torch.float64))
         self._directions = Rng(0).child("finite differences")
         line = self._unit(0)
         self.noise = self._measured(line, first) if noise is None else _given(noise)
@@ -92,7 +97,12 @@ class FiniteDifferenceHessian(LinearOperator):
     @property
     def fingerprint(self) -> str:
         content = hashlib.sha256(self._theta.cpu().contiguous().numpy().tobytes()).hexdigest()
-        return f"FiniteDifferenceHessian({self.shape[0]}, {content})"
+        # Another function at the same point has another gradient there; its length, in the digits that noise leaves.
+        length = float(self._here.norm())
+        digits = min(6, int(log10(length / self.noise)) - 1) if length > self.noise > 0 else 6 * (not self.noise)
+        return (
+            f"FiniteDifferenceHessian({self.shape[0]}, {content}, {f'{length:.{digits}g}' if digits > 0 else 'noise'})"
+        )
 
     def __repr__(self) -> str:
         return f"FiniteDifferenceHessian{self.shape}, central differences of a gradient function"
@@ -112,7 +122,7 @@ class FiniteDifferenceHessian(LinearOperator):
         """The product at the step where its two errors balance, searched by halves and doubles."""
         # A direction of few coordinates moves each of them further; only where the search begins.
         step = self._step * self._height / float(v.abs().max())
-        known: dict[float, Tensor] = {}
+        known: dict[float, tuple[Tensor, Tensor]] = {}
         best = self._at(v, step, known)
         halve = best.bend > best.noise
         for _ in range(_TRIES):
@@ -131,14 +141,18 @@ class FiniteDifferenceHessian(LinearOperator):
         self._largest = max(self._largest, float(best.value.norm()))
         return best
 
-    def _at(self, v: Tensor, step: float, known: dict[float, Tensor]) -> _Product:
+    def _at(self, v: Tensor, step: float, known: dict[float, tuple[Tensor, Tensor]]) -> _Product:
         for h in (step, 2 * step):
             if h not in known:
-                known[h] = (self._gradient(h * v) - self._gradient(-h * v)) / (2 * h)
-        near, far = known[step], known[2 * step]
+                plus, minus = self._gradient(h * v), self._gradient(-h * v)
+                known[h] = (plus - minus) / (2 * h), plus + minus - 2 * self._here
+        (near, even), (far, further) = known[step], known[2 * step]
         value = near + (near - far) / 3
-        # Where the differences are noise, so is this: it is then as large as the other part, and no harm.
-        return _Product(value, step, float((value - near).norm()), _NOISE * self.noise / step)
+        rest = float((further - 4 * even).norm())
+        jumps = rest if rest > _KINK_NOISE * self.noise else 0.0  # what noise does not explain counts in full
+        # Where the differences are noise, so is the first of these: it is then as large as the other part, and no harm.
+        bend = max(float((value - near).norm()), _KINK * jumps / step)
+        return _Product(value, step, bend, _NOISE * self.noise / step)
 
     def _gradient(self, move: Tensor) -> Tensor:
         """g(θ + move), flat and in float64."""
@@ -155,6 +169,13 @@ class FiniteDifferenceHessian(LinearOperator):
                 refuse(
                     "the gradient must have every name", f"none for {missing[0]!r}", "Return zeros where it is zero."
                 )
+            for name, own in self._named.items():
+                if isinstance(found[name], Tensor) and found[name].shape != own.shape:
+                    refuse(
+                        f"the gradient of {name!r} must have the shape {tuple(own.shape)}",
+                        f"{tuple(found[name].shape)}",
+                        "Return each gradient in the shape of its parameter.",
+                    )
             found = [found[name] for name in self._named]
         flat = _flat(found)
         if len(flat) != len(self._theta):

@@ -75,7 +75,8 @@ def _hooks_of_sharding(module: nn.Module) -> set[int]:
 
 
 def _owner(hook: Any) -> str:
-    while hasattr(hook, "__wrapped__"):
+    """The class of the object whose method a hook is, also below decorators."""
+    while not hasattr(hook, "__self__") and hasattr(hook, "__wrapped__"):
         hook = hook.__wrapped__
     return type(getattr(hook, "__self__", None)).__name__
 

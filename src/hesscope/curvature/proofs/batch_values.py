@@ -57,7 +57,7 @@ def confirm_value(problem: Problem, index: int, value: float, count: int) -> Non
     """Refuse a loss of `count` batches from `index` on that is not the one recorded: it is not a fixed function."""
     recorded = problem.batch_values[index : index + count]
     size = sum(abs(v) for v, _ in recorded)
-    rounding = max(rounding_of(tensor.dtype) for tensor in problem.parameters.values())
+    rounding = max(rounding_of(dtype) for dtype in problem.types)
     if abs(sum(v for v, _ in recorded) - value) > rounding * max(size, abs(value)):
         refuse(
             "the loss must be a fixed function of the parameters",

@@ -23,6 +23,7 @@ from ..models.recurrent_kernels import recurrent_note
 from ..models.replaced_operations import padding_rows
 from ..models.wide_precision import InFloat64
 from ..problem import Problem
+from ..spread import gathered
 from .faulty_modules import find_faulty_modules
 from .probing import is_large, on_few_examples, without_values
 from .shortening import shortened
@@ -83,7 +84,7 @@ def prove_jacobian(problem: Problem) -> Proof:
 
 def _once(problem: Problem, what: str, gap_of: GapOf) -> Proof:
     if what not in problem.proofs:
-        problem.proofs[what] = _proof(problem, what, gap_of)
+        problem.proofs[what] = _proof(problem if problem.spread is None else gathered(problem), what, gap_of)
     found: Proof = problem.proofs[what]
     return found
 
