@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from threading import RLock
 from typing import Any
@@ -57,9 +58,14 @@ class SpreadGraphs:
         batch = next(iter(self.problem.batches), None)
         first = self._traced(batch, 0, count)
         size = self._most(sum(saved.values())) * self._steps
-        if not self.problem.anywhere(not self.problem.memory_budget.reserve(size)):
+        budget = self.problem.memory_budget
+        reserved = budget.reserve(size)
+        if not self.problem.anywhere(not reserved):
             self.kept_bytes = size
+            weakref.finalize(self, budget.release, size)
             self._kept = [first, *self._gradients(1)]
+        elif reserved:
+            budget.release(size)
 
     def _most(self, number: int) -> int:
         found = torch.tensor([number], dtype=torch.int64, device=self.problem.device)

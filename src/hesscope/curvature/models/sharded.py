@@ -21,7 +21,9 @@ def unsharded(model: nn.Module, distributed: bool) -> nn.Module:
     data, with its part of every Krylov vector.
     """
     _refuse_flat(model)
-    if not any(_is_sharded(p) for p in model.parameters()):
+    # Between a forward and a backward pass parameters may be whole for a while; the module is still another one.
+    wrapped = any(_first_class(type(module)) is not type(module) for module in model.modules())
+    if not wrapped and not any(_is_sharded(p) for p in model.parameters()):
         return model
     if not distributed:
         refuse(

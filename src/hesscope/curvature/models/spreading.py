@@ -33,8 +33,10 @@ class SpreadEvaluation(Evaluation):
 
 def can_spread(evaluation: Evaluation) -> bool:
     """Whether parameters are read as attributes of modules only: not where they are held elsewhere too (recurrent layers),
-    swapped for every pass, or where parts of the model run again."""
+    swapped for every pass, or where parts of the model run again. Coarser types would round in every sum over processes."""
     if not evaluation.private or evaluation.restored or evaluation.recomputes:
+        return False
+    if not {p.dtype for p in evaluation.model.parameters()} <= {torch.float32, torch.float64}:
         return False
     own = {id(p) for p in evaluation.model.parameters()}
     modules = list(evaluation.model.modules())
