@@ -157,7 +157,7 @@ def _need_same(found: float, number: float) -> None:
         )
 
 
-class Reading(dict[str, Any]):
+class GatheredParameters(dict[str, Any]):
     """The parameters of one module, each gathered when it is read."""
 
     def __init__(self, exchange: Exchange, names: Mapping[str, str | None]) -> None:

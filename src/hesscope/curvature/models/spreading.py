@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..losses.base import OutputLoss
 from .copies import private_copy, tensors_in
 from .evaluation import Evaluation, ScalarLoss
-from .parts import Exchange, Reading
+from .parts import Exchange, GatheredParameters
 
 _OWN = frozenset(vars(nn.Module()))
 
@@ -57,7 +57,7 @@ def spread_evaluation(given: Evaluation, exchange: Exchange) -> SpreadEvaluation
         setattr(made, name, getattr(given, name))
     for theirs, ours in zip(given.model.modules(), model.modules(), strict=True):
         held = {local: None if p is None else names[id(p)] for local, p in theirs._parameters.items()}
-        ours.__dict__["_parameters"] = Reading(exchange, held)
+        ours.__dict__["_parameters"] = GatheredParameters(exchange, held)
     return made
 
 
