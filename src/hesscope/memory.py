@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,3 +75,10 @@ def _free_for_process() -> float:
     except OSError:
         own = None
     return max(0, limit - (int(own[1]) * 1024 if own else 0))
+
+
+def give_back() -> None:
+    """Return to the system what was freed: glibc keeps blocks of less than 32 MB for later, and of a passing need for many of
+    them they stay for good."""
+    with suppress(OSError, AttributeError):  # of another library, which does as it does
+        ctypes.CDLL(None).malloc_trim(0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from ..memory import give_back
 from .data import to_device
 from .models.evaluation import value_of
 from .models.parts import Exchange
@@ -50,6 +51,7 @@ def spread_out(problem: Problem) -> None:
     empty(problem._evaluation)
     problem._given, problem._made = problem._evaluation, None
     problem.spread, problem._tensors = spread, ({}, {})
+    give_back()
 
 
 def gathered(problem: Problem) -> Problem:

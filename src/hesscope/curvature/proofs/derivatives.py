@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DerivativeError, HesscopeError, refuse
+from ...memory import give_back
 from ...rng import Rng
 from ..data import examples_in, map_tensors
 from ..engines.backward import hessian_product, random_direction
@@ -85,6 +86,8 @@ def prove_jacobian(problem: Problem) -> Proof:
 def _once(problem: Problem, what: str, gap_of: GapOf) -> Proof:
     if what not in problem.proofs:
         problem.proofs[what] = _proof(problem if problem.spread is None else gathered(problem), what, gap_of)
+        if problem.lean:
+            give_back()
     found: Proof = problem.proofs[what]
     return found
 
