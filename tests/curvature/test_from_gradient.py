@@ -90,9 +90,11 @@ def test_kinks_are_in_the_error(dtype: torch.dtype) -> None:
 
 def test_another_function_at_the_same_point_is_told_apart() -> None:
     theta = torch.linspace(0.5, 2, 12, dtype=torch.float64)
-    first, again, other = (
-        hs.Hessian.from_gradient(lambda t, s=scale: -torch.sin(s * t), theta).fingerprint for scale in (1.0, 1.0, 1.1)
-    )
+
+    def fingerprint(scale: float) -> str | None:
+        return hs.Hessian.from_gradient(lambda t: -torch.sin(scale * t), theta).fingerprint
+
+    first, again, other = map(fingerprint, (1.0, 1.0, 1.1))
     assert first == again != other
 
 

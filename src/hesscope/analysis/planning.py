@@ -116,7 +116,7 @@ def _core(config: AnalyzeConfig, cost: Prices, budget: float | None, time: float
     With a budget each has a limit on its products: some more than it usually takes, or what it takes at most if cut down.
     """
     each = _per_probe(config)
-    usual = {LARGEST: 3 * config.k, SMALLEST: 40 + 10 * config.smallest, TRACE: TRACE_PRODUCTS}
+    usual: dict[str, float] = {LARGEST: 3 * config.k, SMALLEST: 40 + 10 * config.smallest, TRACE: TRACE_PRODUCTS}
     usual[SPECTRUM] = config.probes * each
     least = {**FEWEST, SPECTRUM: min(2, config.probes) * each}
     room = CORE_SHARE * time / cost.product if cost.product else float("inf")
@@ -157,8 +157,7 @@ def _wishes(
     found = []
     if config.gauss_newton and problem.has_outputs:
         traces = None if budget is None else max(90, int(SHARES[TRACE] * budget / max(cost.gauss_newton, 1e-9)))
-        amounts = (TRACE_PRODUCTS, TRACE_PRODUCTS // 3)
-        parts = tuple((n, (config.k + n) * cost.gauss_newton) for n in amounts)
+        parts = tuple((n, (config.k + n) * cost.gauss_newton) for n in (TRACE_PRODUCTS, TRACE_PRODUCTS // 3))
         found.append(Wish(PARTS, parts, PRODUCTS, traces))
         fewer = max(2, config.probes // 3)
         price = _per_probe(config) * cost.gauss_newton

@@ -78,5 +78,5 @@ class ShardedLayout(Layout):
             padded[: len(a)] = a
         whole = padded.new_empty(self.world * self._part, *a.shape[1:])
         with together():
-            dist.all_gather(list(whole.split(self._part)), padded)
+            dist.all_gather(list(torch.split(whole, self._part)), padded)
         return whole[: self.size]

@@ -132,6 +132,8 @@ class Hessian(CurvatureOperator):
         super().__init__(problem, unchecked=unchecked)
         if method not in get_args(ProductMethod):
             refuse("method must be auto, kept, batched or half", f"{method!r}", "Leave it at 'auto'.")
+        if method == "half" and problem.distributed:
+            refuse("graphs with half of their digits must be of one process", "several", "Leave it at 'auto'.")
         if method == "auto":
             method = "kept" if problem.verdict is None else problem.verdict.method
         self.method = method

@@ -43,7 +43,7 @@ def spread_out(problem: Problem) -> None:
     evaluation = spread_evaluation(problem._evaluation, exchange)
     spread = Spread(exchange, evaluation, {n: t for n, t in problem._fixed.items() if n not in learned})
     try:
-        same = same_value(whole, value_of(evaluation.at(to_device(batch, problem.device), {}, False)))
+        same = same_value(whole, value_of(evaluation.at(to_device(batch, problem.device), {})))
     except Exception:
         same = False
     if problem.anywhere(not same):

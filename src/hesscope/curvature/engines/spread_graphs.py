@@ -86,7 +86,7 @@ class SpreadGraphs:
         try:
             with exchange.gathered_again(count):
                 terms = self.spread.evaluation.at(
-                    to_device(self._idle if batch is None else batch, self.problem.device), {}, False
+                    to_device(self._idle if batch is None else batch, self.problem.device), {}
                 )
                 value = value_of(terms)
                 found: Sequence[Tensor | None] = gradient_of(terms, self.leaves, True, self.through_loss)

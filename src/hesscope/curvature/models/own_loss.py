@@ -28,7 +28,7 @@ from .inputs import (
     takes_labels,
     with_graph,
 )
-from .odd_examples import odd_examples
+from .padded_examples import odd_examples
 
 if TYPE_CHECKING:
     from ..problem import Problem

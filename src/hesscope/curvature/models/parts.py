@@ -174,7 +174,7 @@ class GatheredParameters(dict[str, Any]):
         except KeyError:
             return default
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> Any:
         return ItemsView(self)
 
     def values(self) -> Any:

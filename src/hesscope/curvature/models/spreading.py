@@ -24,9 +24,9 @@ class SpreadEvaluation(Evaluation):
     def _is_own(self, parameters: Mapping[str, Tensor]) -> bool:
         return True
 
-    def at(self, batch: Any, parameters: Mapping[str, Tensor], traced: bool) -> OutputLoss | ScalarLoss:
+    def at(self, batch: Any, parameters: Mapping[str, Tensor]) -> OutputLoss | ScalarLoss:
         try:
-            return super().at(batch, parameters, traced)
+            return super().at(batch, parameters)
         finally:
             self.exchange.forget()
 

@@ -178,5 +178,5 @@ def digest(tensors: Mapping[str, Tensor]) -> int:
     total = hashlib.sha256()
     for name, tensor in tensors.items():
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return int.from_bytes(total.digest()[:8], "little") >> 2
