@@ -94,3 +94,26 @@ def test_a_layer_that_runs_again_for_one_example_of_hundreds(batch_size: int) ->
     problem = hs.Problem.of(model, nn.CrossEntropyLoss(), batches)
     assert "used otherwise" in facts_of(problem).layers["a"].reason
     assert_all_right(problem, truth(model, x, y), 20)
+
+
+def test_little_curvature_of_outputs_counts_where_the_loss_has_less() -> None:
+    """An ELU that curves by exp(-28), below a loss that is saturated: all of the trace is behind it."""
+    torch.manual_seed(0)
+    model = Curved(nn.ELU(), 5.0).double()
+    x, y = data(20)
+    with torch.no_grad():
+        model.a.weight.mul_(0.3)
+        model.a.bias[3:] = -28.0
+        model.b.weight.normal_()
+        model.b.weight[:, 3:].mul_(50.0)
+        model.b.bias.copy_(torch.tensor([15.0, 0.0, 0.0]))
+    H = truth(model, x, y)
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    assert facts_of(problem).layer("b").gauss_newton
+    assert not facts_of(problem).layer("a").gauss_newton
+    found = hs.trace(hs.Hessian(problem))
+    assert found.exact
+    assert float(found) == pytest.approx(float(H.trace()), rel=1e-9)
+    np.testing.assert_allclose(
+        hs.diagonal(hs.Hessian(problem)).value, H.diagonal(), rtol=1e-6, atol=1e-9 * float(H.norm())
+    )

@@ -24,6 +24,7 @@ from .layer import OTHER_TYPE, LayerFacts
 from .shared_captures import shared_terms
 
 _DIGITS = {torch.float64: 1e-11, torch.float32: 1e-4}
+_ROUNDING = 64.0  # units in the last place, of the curvature that the loss has
 OTHERWISE = "on some of the data it is used otherwise than on the examples it was tried on"
 
 
@@ -135,6 +136,7 @@ def _bent_in(run: Capture) -> set[str]:
         return set()
     free = torch.zeros_like(terms.f, requires_grad=True)
     pulled = dict(zip([layer.name for layer in run.layers], run.gradients(free, create_graph=True), strict=True))
+    own = dict(zip([layer.name for layer in run.layers], _in_the_loss(run, terms, zs, along), strict=True))
     found = set()
     for name, (z, u, c) in moving.items():
         # Rounding leaves something behind normalisations: it is compared with the curvature of |f|²/2.
@@ -142,4 +144,22 @@ def _bent_in(run: Capture) -> set[str]:
         (plain,) = torch.autograd.grad(terms.f, z, image, retain_graph=True, materialize_grads=True)
         if not float(c.abs().max()) <= _DIGITS.get(z.dtype, 1e-2) * float(plain.abs().max()):
             found.add(name)
+            continue
+        # A loss that hardly curves where it still has a slope makes much of little: what is left out must be rounding.
+        curved_loss = terms.curvature(image.detach()).to(terms.f.dtype)
+        (plain,) = torch.autograd.grad(terms.f, z, curved_loss, retain_graph=True, materialize_grads=True)
+        rounding = _ROUNDING * float(torch.finfo(z.dtype).eps)
+        if not float(own[name].abs().max()) <= rounding * float(plain.abs().max()):
+            found.add(name)
     return found
+
+
+def _in_the_loss(
+    run: Capture, terms: OutputLoss, zs: list[torch.Tensor], along: list[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """What the outputs' curvature, times the slopes of the loss, makes of these directions."""
+    slopes = run.gradients(terms.output_gradient().to(terms.f.dtype), create_graph=True)
+    live = [(slope, u) for slope, u in zip(slopes, along, strict=True) if slope.requires_grad]
+    return torch.autograd.grad(
+        [slope for slope, _ in live], zs, [u for _, u in live], retain_graph=True, materialize_grads=True
+    )
