@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,10 +11,16 @@ import hesscope as hs
 from curvature.cases import CASES, dense_hessian
 
 
+@cache
+def truth_of(name: str) -> Tensor:
+    """Once for all tests of a case, which draws its network and data from a seed of its own."""
+    return dense_hessian(CASES[name]())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_hessian_is_the_hessian_of_the_loss_as_trained(name: str) -> None:
     case = CASES[name]()
-    truth = dense_hessian(case)
+    truth = truth_of(name)
     H = hs.Hessian(case.problem).dense()
     assert (H - truth).norm() <= 1e-10 * truth.norm()
     assert case.problem.loss_value() == pytest.approx(
@@ -24,7 +31,7 @@ def test_hessian_is_the_hessian_of_the_loss_as_trained(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if name != "huber"])
 def test_every_method_gives_the_same_products(name: str) -> None:
     case = CASES[name]()
-    truth = dense_hessian(case)
+    truth = truth_of(name)
     assert (hs.Hessian(case.problem, method="batched").dense() - truth).norm() <= 1e-10 * truth.norm()
 
 
@@ -41,7 +48,7 @@ def test_products_do_not_depend_on_what_is_kept(name: str, memory: float | str) 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "custom"])
 def test_gauss_newton_plus_functional_hessian_is_the_hessian(name: str) -> None:
     case = CASES[name]()
-    truth = dense_hessian(case)
+    truth = truth_of(name)
     G, R = hs.GaussNewton(case.problem).dense(), hs.FunctionalHessian(case.problem).dense()
     assert (G + R - truth).norm() <= 1e-10 * truth.norm()
     assert float(torch.linalg.eigvalsh(G).min()) >= -1e-12 * float(G.norm())
