@@ -13,7 +13,7 @@ import torch
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Estimate, diagonal, frobenius_norm, row_norms, spectral_norm, trace
-from hesscope.linalg.estimates.estimate import mean_and_stderr, mean_of_squares, root_stderr
+from hesscope.linalg.estimates.estimate import mean_and_stderr, mean_of_forms, mean_of_squares, root_stderr
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -296,3 +296,44 @@ def test_means_of_squares_lie_within_two_standard_errors(values: np.ndarray, pro
     inside = float(((root - truth).abs() <= 2 * root_stderr(stderr, root)).double().mean())
     assert inside >= 0.9
     assert inside < 1.0  # an error bar that always covers would say nothing
+
+
+SPIKE, HALVES = np.concatenate([[1e5], np.ones(299)]), 0.5 ** np.arange(300.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("values", "width"), [(SPIKE, 6), (HALVES, 20), (network_like(300), 6)], ids=["spike", "halves", "net"]
+)
+def test_what_one_eigenvalue_carries_is_as_sure_as_it_says(
+    values: np.ndarray, width: float, dtype: torch.dtype
+) -> None:
+    """Relative errors are 1e-9 and less here; rounding of products in float32 is far above."""
+    matrix = dense_of(values).to(dtype)
+    norm, total = float(torch.linalg.matrix_norm(matrix.double())), float(matrix.double().trace())
+    scores: dict[str, list[float]] = {"norm": [], "xnystrace": [], "xtrace": []}
+    op = Dense(matrix, symmetric=True)
+    psd = Dense(matrix.double() @ matrix.double(), symmetric=True) if (values < 0).any() else op
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(30):
+            found = frobenius_norm(op, 0.01, max_products=40, rng=seed)
+            scores["norm"].append((found.value - norm) / found.stderr)
+            found = trace(op, 0.01, method="xtrace", max_products=40, rng=seed)
+            scores["xtrace"].append((found.value - total) / found.stderr)
+            found = trace(psd, 0.01, method="xnystrace", max_products=40, rng=seed)
+            scores["xnystrace"].append((found.value - (total if psd is op else norm**2)) / found.stderr)
+    for name, found_scores in scores.items():
+        assert np.max(np.abs(found_scores)) <= 4, name
+        if dtype is torch.float64 or values is not SPIKE:  # else rounding is most of it
+            assert np.sqrt(np.mean(np.square(found_scores))) >= 1 / width, name
+
+
+@pytest.mark.parametrize("count", [20, 40])
+def test_means_of_skewed_forms_lie_within_four_standard_errors(count: int) -> None:
+    """Forms of rank one: squares of normal numbers, of which 2 % (20) and 0.9 % (40) lay outside without their skewness."""
+    samples = np.random.default_rng(count).standard_normal((4000, count)) ** 2
+    found = np.array([mean_of_forms(row) for row in samples])
+    assert np.mean(np.abs(found[:, 0] - 1) > 4 * found[:, 1]) <= 0.0075
+    plain = np.array([mean_of_forms(row) for row in np.random.default_rng(count).standard_normal((4000, count))])
+    assert np.mean(plain[:, 1]) * np.sqrt(count) <= 1.3  # of forms that are normal hardly wider

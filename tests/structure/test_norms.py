@@ -153,6 +153,32 @@ def test_blocks_in_which_few_columns_matter_are_not_sure_of_a_chance(weights: tu
     assert np.mean(inside) >= 0.9
 
 
+@pytest.mark.parametrize("probes", [2, 3, 4, 16])
+def test_four_standard_errors_hold_for_hundreds_of_pairs(probes: int) -> None:
+    """Blocks from flat to nearly rank one; of some hundreds of pairs by three probes one was five standard errors off."""
+    generator = np.random.default_rng(7)
+    blocks, size = 24, 20
+    bases = [np.linalg.qr(generator.standard_normal((size, size)))[0] for _ in range(blocks)]
+    decays = [np.arange(1.0, size + 1) ** -power for power in np.linspace(0, 2, blocks)]
+    matrix = np.block(
+        [[(bases[i] * (decays[i] * decays[j])) @ bases[j].T for j in range(blocks)] for i in range(blocks)]
+    )
+    labels = torch.arange(blocks).repeat_interleave(size)
+    names = tuple(map(str, range(blocks)))
+    whole = Partition(labels, names, names)
+    truth = np.array([[np.linalg.norm(a * b) for b in decays] for a in decays])
+    scores = []
+    for seed in range(3):
+        operator = Dense(torch.from_numpy(matrix), symmetric=True)
+        found = block_norms(operator, whole, method="stochastic", probes=probes, rng=seed)
+        scores.append(((found.norms - truth) / found.stderr)[np.triu_indices(blocks)])
+    z = np.concatenate(scores)
+    assert np.mean(np.abs(z) > 4) <= 0.003  # of 900, which share their draws
+    assert np.mean(np.abs(z) > 2) <= 0.06
+    if probes == 16:  # not longer than they must be
+        assert np.sqrt(np.mean(z**2)) > 0.6
+
+
 def test_too_many_columns_are_sampled_but_linear_layers_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     p = convolutional()
     exact = block_norms(p, "neuron")

@@ -21,7 +21,7 @@ from ..curvature.hessian import CurvatureOperator, FunctionalHessian
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
 from ..linalg.completion import FEW, MOST
-from ..linalg.estimates.estimate import mean_and_stderr
+from ..linalg.estimates.estimate import mean_of_forms
 from ..linalg.estimates.traces import trace as generic_trace
 from ..linalg.exact import SMALL
 from ..results.spectra import Estimate
@@ -200,7 +200,7 @@ class _Parts:
                     squares = self.gradients.squares(run, iter([run.terms.random_column(signs)]), entries=False)
                     draws[draw] += total_of(squares, self.covered)
             samples += (self.problem.all_sum(draws) * self.problem.scale).tolist()
-            value, stderr = mean_and_stderr(np.array(samples))
+            value, stderr = mean_of_forms(np.array(samples))
             if (len(samples) >= _DRAWS and stderr <= tol * abs(value)) or len(samples) >= limit:
                 return value, stderr, len(samples), "gauss-newton random columns"
 
@@ -224,7 +224,7 @@ def _functional_trace(
         samples.append(float(block.layout.inner(probe, block.apply(probe))))
         if len(samples) < 2:
             continue
-        mean, stderr = mean_and_stderr(np.array(samples))
+        mean, stderr = mean_of_forms(np.array(samples))
         enough = len(samples) >= _DRAWS and stderr <= tol * abs(value + mean)
         if enough or len(samples) >= max(2, limit):
             return mean, stderr, len(samples)

@@ -81,7 +81,7 @@ def block_norms(
             f"see `stderr`. method='exact' takes a product per parameter; method={how!r} asks for this.",
             stacklevel=2,
         )
-    drawn = {"exact": "no", "stochastic": f"{probes} of {seed}", "shared": f"{probes} shared of {seed}"}
+    drawn = {"exact": "no", "stochastic": f"{probes} directions of {seed}", "shared": f"{probes} shared of {seed}"}
     way = {"sampled": drawn[how], "order": digest(stream.order)}
     with kept_in(resume, source.products(), "block norms", blocks=digest(chosen.labels), **way) as store:
         work = Squares(chosen, stream, Steps(store))

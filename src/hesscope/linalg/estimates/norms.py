@@ -17,38 +17,47 @@ from ..eigensolver import eigenpairs
 from ..exact import exact_matrix, is_small
 from ..remembered import Remembered
 from ..validation import multiply, prepare, require_positive, require_products
-from .traces import estimate_trace
+from .squared_norm import SquaredNorm
+from .traces import estimate_trace, grown
 
 
 @with_check
 def frobenius_norm(
     op: Matrix, tol: float = 0.01, *, max_products: int | None = None, rng: Rng | int | None = None
 ) -> Estimate:
-    """‖A‖_F = √tr(AᵀA), until the standard error is at most tol · ‖A‖_F.
+    """‖A‖_F, until the standard error is at most tol · ‖A‖_F.
 
-    XNysTrace on AᵀA: two products per probe, few probes where the spectrum decays. Exact when n ≤ 200, and up to n = 2000
-    where sampling does not meet the tolerance: never more than n products.
+    Of a symmetric matrix what a sketch sees on both sides is known, and probes test the rest: two products per probe, few
+    probes where the spectrum decays. Exact when n ≤ 200, and up to n = 2000 where sampling does not meet the tolerance: never
+    more than n products. Of a general matrix √tr(AᵀA) by XTrace, four products per probe.
     """
     require_positive("tol", tol)
     counted = prepare(op, symmetric=False)
     before = counted.count
-    require_products(max_products, 4, "a Frobenius norm")
+    require_products(max_products, 4 if counted.symmetric else 8, "a Frobenius norm")
     if is_small(counted, max_products):
         value = float(torch.linalg.matrix_norm(exact_matrix(counted)))
         return Estimate(value, 0.0, counted.count - before, "dense", exact=True)
-    limit = max(4, min(counted.shape[1], 2000)) if max_products is None else max_products
+    limit = max(8, min(counted.shape[1], 2000)) if max_products is None else max_products
     source = Rng.of(rng).child("frobenius")
-    known = Remembered.if_small(counted, limit) if counted.symmetric else counted
+    if not counted.symmetric:
+        square = estimate_trace(Counted(Gram(counted)), "xtrace", 2 * tol, limit // 2, source, "squared norm")
+        return _root(square, counted.count - before)
+    known = Remembered.if_small(counted, limit)
     with warnings.catch_warnings():
         if isinstance(known, Remembered):
             warnings.simplefilter("ignore")  # what sampling misses is multiplied out
-        square = estimate_trace(Counted(Gram(known)), "xnystrace", 2 * tol, limit // 2, source, "squared norm")
+        square = grown(SquaredNorm(known, source), "sketch", 2 * tol, limit, "squared norm")
     if isinstance(known, Remembered) and square.stderr > 2 * tol * float(square.value):
         value = float(torch.linalg.matrix_norm(known.fill()))
         return Estimate(value, 0.0, counted.count - before, "all products", exact=True)
+    return _root(square, counted.count - before)
+
+
+def _root(square: Estimate, products: int) -> Estimate:
     value = math.sqrt(max(float(square.value), 0.0))
-    stderr = float(square.stderr) / (2 * value) if value else float(square.stderr)
-    return Estimate(value, stderr, counted.count - before, "xnystrace", square.exact)
+    stderr = float(square.stderr) / (2 * value) if value else float(square.stderr) ** 0.5
+    return Estimate(value, stderr, products, square.method, square.exact)
 
 
 @with_check

@@ -13,9 +13,10 @@ from ...measure import Array
 from ...operators import Counted
 from ...operators.columns import joined_columns
 from ...rng import Rng
+from ..krylov.orthogonal import orthonormalise
 from ..resuming.checkpoint import Arrays
 from ..validation import innermost, multiply
-from .estimate import Indices, exchangeable_mean, mean_and_stderr
+from .estimate import Indices, exchangeable_mean, mean_of_forms, with_rounding
 from .sketch import Sketch, draw, left_out
 
 
@@ -65,7 +66,7 @@ class Hutchinson(TraceEstimator):
         self.probes += count
 
     def estimate(self) -> tuple[float, float]:
-        return mean_and_stderr(np.array(self.samples))
+        return mean_of_forms(np.array(self.samples))
 
     def state(self) -> tuple[Arrays, dict[int, Tensor]]:
         return {"samples": np.array(self.samples)}, {}
@@ -103,7 +104,7 @@ class HutchPlusPlus(TraceEstimator):
             return float(np.trace(h)), 0.0
         w, qy = layout.inner(q, self.omega).cpu().numpy(), layout.inner(q, self.images).cpu().numpy()
         whole = np.diag(layout.inner(self.omega, self.images).cpu().numpy())
-        mean, stderr = mean_and_stderr(whole - 2 * (w * qy).sum(0) + (w * (h @ w)).sum(0))
+        mean, stderr = mean_of_forms(whole - 2 * (w * qy).sum(0) + (w * (h @ w)).sum(0))
         return float(np.trace(h)) + mean, stderr
 
     def state(self) -> tuple[Arrays, dict[int, Tensor]]:
@@ -147,7 +148,8 @@ class XTrace(TraceEstimator):
             basis, r = np.linalg.qr(sketch.r[:, columns])
             return _leave_one_out(basis.T @ sketch.h @ basis, r, basis.T @ w[:, columns], whole[columns], n)
 
-        return exchangeable_mean(of, self.probes)
+        mean, stderr = exchangeable_mean(of, self.probes)
+        return mean, with_rounding(stderr, float(np.abs(whole).mean()) + abs(mean), self.op.dtype)
 
     def state(self) -> tuple[Arrays, dict[int, Tensor]]:
         return self.sketch.state()
@@ -164,7 +166,7 @@ class XTrace(TraceEstimator):
 class XNysTrace(TraceEstimator):
     """Trace of the Nyström approximation Y(ΩᵀY)⁻¹Yᵀ, every probe tested against that of all the others."""
 
-    memory = 2
+    memory = 6
 
     def __init__(self, op: Counted, rng: Rng) -> None:
         super().__init__(op, rng)
@@ -178,28 +180,30 @@ class XNysTrace(TraceEstimator):
 
     def estimate(self) -> tuple[float, float]:
         layout, n, m = self.op.layout, self.op.shape[0], self.probes
-        gram, core, squares = (
-            layout.inner(a, b).cpu().numpy()
-            for a, b in ((self.omega, self.omega), (self.omega, self.y), (self.y, self.y))
-        )
+        gram, core = (layout.inner(self.omega, a).cpu().numpy() for a in (self.omega, self.y))
         core = (core + core.T) / 2
-        values, vectors = np.linalg.eigh(core)
+        values = np.linalg.eigvalsh(core)
         self._require_positive(values)
-        floor = 100 * float(torch.finfo(self.op.dtype).eps) * float(values[-1])
-        if values[0] <= floor:
-            # Numerically of low rank: the approximation is A itself, up to a trace of about the smallest eigenvalue.
-            kept = values > floor
-            weights = vectors[:, kept] / np.sqrt(values[kept])
-            return float(np.trace(weights.T @ squares @ weights)), floor
+        if values[-1] <= 0:
+            return 0.0, 0.0
+        # Of A + νI, of which νn is known: flat, it adds nothing to the spread, and where a spectrum decays faster than probes
+        # grow in number, their core still has a root.
+        shift = 100 * float(torch.finfo(self.op.dtype).eps) * float(values[-1]) / float(np.linalg.eigvalsh(gram)[0])
+        core = core + shift * gram
+        images = self.y.double() + shift * self.omega.double()
+        # By a triangle rather than from inner products, whose rounding the inverse of the core would make large.
+        _, triangle = orthonormalise(layout, images, 0.0)
 
         def of(columns: Indices) -> Array:
             grid = np.ix_(columns, columns)
-            inverse, tests = np.linalg.inv(core[grid]), np.diag(np.linalg.inv(gram[grid]))
-            peak, part = np.diag(inverse), squares[grid]
-            lost = np.diag(inverse @ part @ inverse) / peak
-            return np.asarray(np.trace(inverse @ part) - lost + (n - columns.size + 1) * tests / peak)
+            root = np.linalg.inv(np.linalg.cholesky(core[grid]))
+            weights, tests = triangle[:, columns] @ root.T, np.diag(np.linalg.inv(gram[grid]))
+            peak = (root * root).sum(0)
+            lost = ((weights @ root) ** 2).sum(0) / peak
+            return np.asarray((weights * weights).sum() - lost + (n - columns.size + 1) * tests / peak)
 
-        return exchangeable_mean(of, m)
+        mean, stderr = exchangeable_mean(of, m, skewed=True)
+        return mean - n * shift, with_rounding(stderr, mean, self.op.dtype)
 
     def _draws(self, start: int, stop: int) -> Tensor:
         return joined_columns([draw(self.op, "normal", self.rng, index) for index in range(start, stop)])

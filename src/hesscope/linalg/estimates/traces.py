@@ -22,7 +22,7 @@ from ..memory import vectors_that_fit
 from ..resuming.checkpoint import Store, kept_in
 from ..validation import prepare, require_positive, require_products
 from .estimate import warn_unmet
-from .trace_estimators import METHODS, XTrace
+from .trace_estimators import METHODS, TraceEstimator, XTrace
 
 TraceMethod = Literal["auto", "hutchinson", "hutch++", "xtrace", "xnystrace"]
 
@@ -105,16 +105,30 @@ def estimate_trace(
     store: Store | None = None,
     may_complete: bool = False,
 ) -> Estimate:
-    """Grow the estimator called `method` until its standard error, or the budget `limit`, ends it.
-
-    `may_complete`: multiply the rest of the matrix out where that costs no more.
-    """
+    """The estimator called `method`, grown."""
     estimator, before = METHODS[method](op, rng), op.count
     n = op.shape[0]
     if n <= min(limit, estimator.cost * estimator.least) and op.layout.local_size == n:
         # Two or three probes say next to nothing of their own error, and the whole matrix costs no more than enough.
         return Estimate(float(torch.trace(exact_symmetric(op))), 0.0, op.count - before, "all products", exact=True)
     require_products(limit, 2 * estimator.cost, method)
+    return grown(estimator, method, tol, limit, what, store, may_complete)
+
+
+def grown(
+    estimator: TraceEstimator,
+    method: str,
+    tol: float,
+    limit: int,
+    what: str,
+    store: Store | None = None,
+    may_complete: bool = False,
+) -> Estimate:
+    """Grow an estimator until its standard error, or the budget `limit`, ends it.
+
+    `may_complete`: multiply the rest of the matrix out where that costs no more.
+    """
+    op, before = estimator.op, estimator.op.count
     room = max(estimator.least, vectors_that_fit(op) // estimator.memory)
     value, stderr = 0.0, math.inf
     begun = None

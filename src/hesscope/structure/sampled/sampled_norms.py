@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...linalg.estimates.estimate import mean_of_squares
+from ...linalg.estimates.estimate import squares_stderr
 from ...linalg.resuming.checkpoint import Arrays
 from ...linalg.resuming.steps import Steps
 from ...operators import LinearOperator
 from ...partition import Partition
 from ...rng import Rng
+
+_BOUND = 0.5  # samples that know no more of a spread than what it is at most: one draw serves a whole column of blocks
 
 
 class SampledSquares:
@@ -23,16 +25,17 @@ class SampledSquares:
         self.operator, self.partition, self.probes, self.rng, self.steps = operator, partition, probes, rng, steps
         empty = np.zeros((partition.count, partition.count))
         self.mean = torch.from_numpy(steps.found.get("mean", empty.copy()))
-        self.variance = torch.from_numpy(steps.found.get("mean variance", empty))
+        self.spread = torch.from_numpy(steps.found.get("spread", empty))
 
     def of(self, columns: Tensor) -> tuple[Tensor, Tensor, int]:
         """The estimates, their variances, and the products spent.
 
         A probe that lives on block J gives the whole column of blocks at the price of one product. Where I and J are
-        both probed, the exact one of the two estimates of a norm is taken, or the mean of two that are independent.
+        both probed, the exact one of the two estimates of a norm is taken, or the mean of two that are independent; these
+        know twice as much of their spread, also by how far they are apart.
         """
         for block in columns.tolist()[self.steps.done("columns") :]:
-            self.mean[:, block], self.variance[:, block] = self._column(block)
+            self.mean[:, block], self.spread[:, block] = self._column(block)
             self.steps.made("columns", self._state)
         rank = torch.zeros(
             self.partition.count, dtype=torch.long, device="cpu"
@@ -40,9 +43,15 @@ class SampledSquares:
         rank[columns] = 1 + (self.partition.sizes[columns] <= self.probes).long()
         own, other = rank[None], rank[:, None]
         share = torch.where(own > other, 1.0, torch.where(own == other, 0.5, 0.0)).double()
-        mean, variance = share * self.mean, share.square() * self.variance
-        mean, variance = mean + mean.T, variance + variance.T
-        variance.diagonal().mul_(2)  # a diagonal block has one estimate, which its own mirror image does not improve
+        mean, spread = share * self.mean, share * self.spread
+        mean, spread = mean + mean.T, spread + spread.T
+        once = squares_stderr(mean, spread, self.probes, self.probes - 1, _BOUND)
+        freedom = 2 * self.probes - 1
+        apart = (self.mean - self.mean.T).square() * self.probes / 2
+        twice = squares_stderr(mean, ((freedom - 1) * spread + apart) / freedom, 2 * self.probes, freedom, _BOUND)
+        both = (own == 1) & (other == 1)
+        both.fill_diagonal_(False)  # a diagonal block has one estimate, which its own mirror image does not improve
+        variance = torch.where(torch.maximum(own, other) == 1, torch.where(both, twice, once).square(), 0.0)
         return mean, variance, products_of(self.partition, columns, self.probes)
 
     def _column(self, block: int) -> tuple[Tensor, Tensor]:
@@ -59,8 +68,7 @@ class SampledSquares:
         samples.index_add_(0, self.partition.labels, image)
         if exact:
             return samples.sum(1), torch.zeros(len(samples), dtype=torch.float64, device="cpu")
-        mean, stderr = mean_of_squares(samples)
-        return mean, stderr**2
+        return samples.mean(1), samples.var(1)
 
     def _drawn(self, block: int, size: int) -> Tensor:
         """Directions of length √size, all equally likely.
@@ -74,7 +82,7 @@ class SampledSquares:
         return normal * (math.sqrt(size) / lengths)
 
     def _state(self) -> Arrays:
-        return {"mean": self.mean.numpy(), "mean variance": self.variance.numpy()}
+        return {"mean": self.mean.numpy(), "spread": self.spread.numpy()}
 
 
 def products_of(partition: Partition, columns: Tensor, probes: int) -> int:
