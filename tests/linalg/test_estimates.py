@@ -13,7 +13,7 @@ import torch
 
 from hesscope.errors import BudgetExceeded, InputError
 from hesscope.linalg import Estimate, diagonal, frobenius_norm, row_norms, spectral_norm, trace
-from hesscope.linalg.estimates.estimate import mean_and_stderr, mean_of_forms, mean_of_squares, root_stderr
+from hesscope.linalg.estimates.estimate import mean_and_stderr, mean_of_forms, root_stderr, squares_stderr
 from hesscope.operators import Counted, Dense, LinearOperator
 from hesscope.rng import Rng
 from linalg.cases import Rotated, dense_of, network_like
@@ -291,7 +291,8 @@ def test_means_of_squares_lie_within_two_standard_errors(values: np.ndarray, pro
     matrix, draws = dense_of(values), 2000
     signs = torch.randint(0, 2, (50, draws * probes), generator=Rng(probes).torch()).double() * 2 - 1
     samples = (matrix @ signs).square().sum(0).view(draws, probes)
-    mean, stderr = mean_of_squares(samples)
+    mean = samples.mean(-1)
+    stderr = squares_stderr(mean, samples.var(-1), probes, probes - 1)
     root, truth = mean.sqrt(), float(torch.linalg.matrix_norm(matrix))
     inside = float(((root - truth).abs() <= 2 * root_stderr(stderr, root)).double().mean())
     assert inside >= 0.9

@@ -103,7 +103,7 @@ class CurvatureOperator(OfProblem):
         self.need_right()
         with differentiable():
             out = self._total(columns, rows, block)
-        out = need_finite(out.mul_(scale), f"products of {self!r}", self.problem.anywhere)
+        out = need_finite(out.mul_(scale), f"products of {self!r}", self.problem._anywhere)
         return out.T
 
     def _total(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:

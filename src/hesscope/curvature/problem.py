@@ -312,7 +312,7 @@ class Problem:
             self._probe = found
         return found
 
-    def anywhere(self, flag: bool) -> bool:
+    def _anywhere(self, flag: bool) -> bool:
         """Whether it holds in some process of a data-parallel problem."""
         return any_process(flag, self.device) if self.distributed else flag
 

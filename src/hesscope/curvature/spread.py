@@ -33,7 +33,7 @@ class Spread:
 def spread_out(problem: Problem) -> None:
     """Keep only a part of every parameter in each process, where the network gives the same so; in all of them or none."""
     _ = problem.divisible, problem.totals
-    if problem.anywhere(not can_spread(problem._evaluation)):
+    if problem._anywhere(not can_spread(problem._evaluation)):
         return
     batch = probe_batches(problem)[0]
     whole = problem.value_of(batch)[0]
@@ -46,7 +46,7 @@ def spread_out(problem: Problem) -> None:
         same = same_value(whole, value_of(evaluation.at(to_device(batch, problem.device), {})))
     except Exception:
         same = False
-    if problem.anywhere(not same):
+    if problem._anywhere(not same):
         return
     empty(problem._evaluation)
     problem._given, problem._made = problem._evaluation, None

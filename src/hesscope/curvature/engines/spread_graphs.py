@@ -60,7 +60,7 @@ class SpreadGraphs:
         size = self._most(sum(saved.values())) * self._steps
         budget = self.problem.memory_budget
         reserved = budget.reserve(size)
-        if not self.problem.anywhere(not reserved):
+        if not self.problem._anywhere(not reserved):
             self.kept_bytes = size
             weakref.finalize(self, budget.release, size)
             self._kept = [first, *self._gradients(1)]

@@ -19,9 +19,7 @@ from ..validation import innermost
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 _FEW = 10
-_ROUNDING = (
-    4.0  # units in the last place: of the two products of a probe, of its projection, and of their inner product
-)
+_ROUNDING = 4.0  # units in the last place: of a probe's two products, of its projection, and of their inner product
 
 
 def mean_and_stderr(samples: Array) -> tuple[float, float]:
@@ -54,14 +52,6 @@ def ratio_of_means(pairs: Array) -> tuple[float, float]:
     n = len(pairs)
     spread = math.sqrt(float(np.sum((above - ratio * below) ** 2)) / (n * (n - 1)))
     return ratio, spread / float(below.mean())
-
-
-def mean_of_squares(samples: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over the last axis of independent squared lengths of random products, and its standard error."""
-    m = samples.shape[-1]
-    mean = samples.mean(-1)
-    spread = samples.var(-1) if m > 1 else torch.zeros_like(mean)
-    return mean, squares_stderr(mean, spread, m, m - 1)
 
 
 def squares_stderr(mean: Tensor, variance: Tensor, m: int, freedom: int, bound: float = 0.0) -> Tensor:
