@@ -95,7 +95,7 @@ class _Form:
 
     def of(self, content: torch.UntypedStorage) -> Tensor:
         shape, strides, start = self.seen
-        tensor = torch.empty(0, dtype=self.dtype).set_(content, start, shape, strides)
+        tensor = torch.empty(0, dtype=self.dtype, device="cpu").set_(content, start, shape, strides)
         tensor = tensor.conj() if self.conjugate else tensor
         return torch._neg_view(tensor) if self.negative else tensor
 
@@ -127,7 +127,7 @@ class GraphFile(SavedElsewhere):
 
     def fetch(self, token: tuple[int, int]) -> torch.UntypedStorage:
         place, size = token
-        storage = torch.empty(size, dtype=torch.uint8).untyped_storage()
+        storage = torch.empty(size, dtype=torch.uint8, device="cpu").untyped_storage()
         view = _view(storage)
         _whole(size, lambda start: os.preadv(self._handle, [view[start : start + _MOST]], place + start))
         return storage
@@ -139,7 +139,7 @@ class HalfPrecision(SavedElsewhere):
     def put(self, storage: torch.UntypedStorage, dtype: torch.dtype) -> tuple[Tensor, torch.dtype]:
         if dtype not in HALF:
             dtype = torch.uint8
-        values = torch.empty(0, dtype=dtype).set_(storage)
+        values = torch.empty(0, dtype=dtype, device="cpu").set_(storage)
         return (values.to(HALF[dtype]) if dtype in HALF else values.clone()), dtype
 
     def fetch(self, token: tuple[Tensor, torch.dtype]) -> torch.UntypedStorage:
@@ -147,7 +147,7 @@ class HalfPrecision(SavedElsewhere):
 
 
 def _view(storage: torch.UntypedStorage) -> memoryview:
-    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy().data
 
 
 def _whole(size: int, move: Callable[[int], int]) -> None:

@@ -193,7 +193,7 @@ def _derivative_probe(problem: Problem) -> DerivativeProbe:
     few, note = shortened(_few_of(problem))
     values, widening = few.parameters, InFloat64()
     try:
-        if few.dtype == torch.float64:
+        if all(t.dtype == torch.float64 for t in (*values.values(), *few._fixed.values()) if t.is_floating_point()):
             wide = few
         else:
             wide = without_values(few, torch.float64) if is_large(few) else few.cast(torch.float64)

@@ -163,7 +163,7 @@ def figures(result: Outcome) -> dict[str, Any]:
         left.plot(unit * np.sinh(grid), density, color=ink, lw=1.3, label=f"share {data['share'][0, int(number)]:.2f}")
     left.set(yscale="log", xlabel="eigenvalue", ylabel="density on this scale", title="spectrum (first sample)")
     left.set_ylim(0.1 / data["parameters"], 3)
-    left.set_xscale("symlog", linthresh=unit, subs=())
+    left.set_xscale("symlog", linthresh=unit)
     powers = 10.0 ** np.arange(np.ceil(np.log10(unit)) + 1, np.floor(np.log10(high)) + 1)  # clear of zero
     left.set_xticks([*(-powers[powers < -low])[::-1], 0, *powers])
     left.legend(fontsize=8)
