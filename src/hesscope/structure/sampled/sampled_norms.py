@@ -15,7 +15,7 @@ from ...operators import LinearOperator
 from ...partition import Partition
 from ...rng import Rng
 
-_BOUND = 0.5  # samples that know no more of a spread than what it is at most: one draw serves a whole column of blocks
+_BOUND = 4.0  # samples that know no more of a spread than what it is at most: one draw serves a whole column of blocks
 
 
 class SampledSquares:
