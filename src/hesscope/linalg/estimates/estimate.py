@@ -57,17 +57,19 @@ def ratio_of_means(pairs: Array) -> tuple[float, float]:
 def squares_stderr(mean: Tensor, variance: Tensor, m: int, freedom: int, bound: float = 0.0) -> Tensor:
     """The standard error of the mean of m squared lengths, from their sample variance with `freedom` degrees of freedom.
 
-    Few samples know little of their spread: Student's quantiles at two and at four standard errors widen it. And squares are
-    skewed, down to χ² with one degree of freedom where the spectrum decays: a draw that is too small finds its own spread too
-    small, too. So the mean is taken for χ² with 2m/ρ² degrees of freedom, ρ² the relative variance of a square: at most 2,
-    a bound that weighs as `bound` samples where draws are shared by many means, which then miss together.
+    Squares are skewed, down to χ² with one degree of freedom where the spectrum decays: a draw that is too small finds its own
+    spread too small, too. So the mean is taken for χ² with 2m/ρ² degrees of freedom, ρ² the relative variance of a square, at
+    most 2. And few samples know little of their spread: Student's quantiles at two and at four standard errors widen it, or,
+    where draws are shared by many means, which then miss together, what it is at most weighs as `bound` samples.
     """
     square = torch.where(mean > 0, mean, 1.0) ** 2
     relative = torch.full_like(mean, 2.0)
-    if freedom:
+    if bound:
+        relative = (freedom * variance / square + 2.0 * bound) / (freedom + bound)
+    elif freedom:
         widening = max(float(stdtrit(freedom, p)) / lengths for lengths, p in ((2, 0.97725), (4, 0.999)))
-        relative = (freedom * widening**2 * variance / square + 2.0 * bound) / (freedom + bound)
-        relative = relative.clamp(1e-12, 2.0)
+        relative = widening**2 * variance / square
+    relative = relative.clamp(1e-12, 2.0)
     short = torch.from_numpy(np.interp(np.log((2.0 * m / relative).cpu().numpy()), *_shortfalls())).to(mean)
     # √ of a mean that is short by 4 · short stays within four of `root_stderr`, whichever of its two rules applies.
     return mean * torch.maximum(2 * short, short**2)
