@@ -45,12 +45,15 @@ class SampledSquares:
         share = torch.where(own > other, 1.0, torch.where(own == other, 0.5, 0.0)).double()
         mean, spread = share * self.mean, share * self.spread
         mean, spread = mean + mean.T, spread + spread.T
-        once = squares_stderr(mean, spread, self.probes, self.probes - 1, _BOUND)
+        few = self.probes - 1
+        once = squares_stderr(mean, spread, self.probes, few, _BOUND)
+        # A diagonal block has one estimate, which its own mirror image does not improve, from draws of its own.
+        once.diagonal().copy_(squares_stderr(mean.diagonal(), spread.diagonal(), self.probes, few))
         freedom = 2 * self.probes - 1
         apart = (self.mean - self.mean.T).square() * self.probes / 2
         twice = squares_stderr(mean, ((freedom - 1) * spread + apart) / freedom, 2 * self.probes, freedom, _BOUND)
         both = (own == 1) & (other == 1)
-        both.fill_diagonal_(False)  # a diagonal block has one estimate, which its own mirror image does not improve
+        both.fill_diagonal_(False)
         variance = torch.where(torch.maximum(own, other) == 1, torch.where(both, twice, once).square(), 0.0)
         return mean, variance, products_of(self.partition, columns, self.probes)
 
