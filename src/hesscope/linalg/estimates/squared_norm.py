@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from ...measure import Array
-from ...operators import Counted
-from ...rng import Rng
-from ..resuming.checkpoint import Arrays
 from .estimate import Indices, exchangeable_mean, with_rounding
-from .sketch import Sketch, left_out
-from .trace_estimators import TraceEstimator
+from .sketch import left_out
+from .trace_estimators import SketchedEstimator
 
 _FEW = 20  # squares of what one probe finds are skewed, and a run that stops by its error stops at a flattering draw
 
 
-class SquaredNorm(TraceEstimator):
+class SquaredNorm(SketchedEstimator):
     """‖A‖² = 2‖AP‖² − ‖PAP‖² + ‖(I−P)A(I−P)‖², every probe tested against the sketch P of all the others.
 
     A large eigenvalue λ, of which the sketch misses an angle of 1/λ, is left with (1/λ)² of it rather than with 1: were it
     left on one side alone, probes that happen to be alike along it would find no spread and a wrong norm.
     """
-
-    cost, memory = 2, 4
-
-    def __init__(self, op: Counted, rng: Rng) -> None:
-        super().__init__(op, rng)
-        self.sketch = Sketch(op, "normal", rng)
-
-    def grow(self, count: int) -> None:
-        self.sketch.grow(count)
-        self.probes += count
 
     def estimate(self) -> tuple[float, float]:
         sketch, n = self.sketch, self.op.shape[0]
@@ -48,17 +34,6 @@ class SquaredNorm(TraceEstimator):
 
         mean, stderr = exchangeable_mean(of, self.probes, skewed=self.probes < _FEW)
         return mean, with_rounding(stderr, mean, self.op.dtype)
-
-    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
-        return self.sketch.state()
-
-    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
-        self.sketch.restore(state, vectors)
-        self.probes = self.sketch.columns
-
-    @property
-    def finished(self) -> bool:
-        return self.sketch.captured
 
 
 def _leave_one_out(h: Array, k: Array, r: Array, w: Array, n: int) -> Array:

@@ -123,8 +123,8 @@ class HutchPlusPlus(TraceEstimator):
         return self.sketch.captured
 
 
-class XTrace(TraceEstimator):
-    """Hutch++ in which every probe is tested against the sketch of all the others."""
+class SketchedEstimator(TraceEstimator):
+    """Probes that are the columns of a sketch, each tested against that of all the others."""
 
     cost, memory = 2, 4
 
@@ -135,6 +135,21 @@ class XTrace(TraceEstimator):
     def grow(self, count: int) -> None:
         self.sketch.grow(count)
         self.probes += count
+
+    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
+        return self.sketch.state()
+
+    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
+        self.sketch.restore(state, vectors)
+        self.probes = self.sketch.columns
+
+    @property
+    def finished(self) -> bool:
+        return self.sketch.captured
+
+
+class XTrace(SketchedEstimator):
+    """Hutch++ in which every probe is tested against the sketch of all the others."""
 
     def estimate(self) -> tuple[float, float]:
         sketch, n = self.sketch, self.op.shape[0]
@@ -150,17 +165,6 @@ class XTrace(TraceEstimator):
 
         mean, stderr = exchangeable_mean(of, self.probes)
         return mean, with_rounding(stderr, float(np.abs(whole).mean()) + abs(mean), self.op.dtype)
-
-    def state(self) -> tuple[Arrays, dict[int, Tensor]]:
-        return self.sketch.state()
-
-    def restore(self, state: Arrays, vectors: dict[int, Tensor]) -> None:
-        self.sketch.restore(state, vectors)
-        self.probes = self.sketch.columns
-
-    @property
-    def finished(self) -> bool:
-        return self.sketch.captured
 
 
 class XNysTrace(TraceEstimator):
