@@ -194,6 +194,16 @@ def test_a_basis_that_memory_does_not_hold_is_in_a_file(tmp_path: Path, monkeypa
     np.testing.assert_allclose(eigenpairs(op, k=2).values, truth.values, rtol=1e-9)
 
 
+def test_memory_that_shrinks_while_it_is_asked_for_sends_nothing_to_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another program takes some of it between one look and the next.
+    free = iter(range(1_000_000, 0, -1))
+    rooms: list[Any] = []
+    monkeypatch.setattr(eigensolver, "vectors_that_fit", lambda op: next(free))
+    monkeypatch.setattr(eigensolver, "room_on_disk", lambda *given: rooms.append(given))
+    eigenpairs(Rotated(network_like(1500)), k=2)
+    assert not rooms
+
+
 def test_non_convergence_is_marked_and_warned_about() -> None:
     op = Rotated(network_like(3000))
     with pytest.warns(UserWarning, match="did not converge after 15 products"):

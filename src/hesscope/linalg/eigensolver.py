@@ -64,10 +64,8 @@ def eigenpairs(
     if is_small(counted, max_products, 4 * k):
         return _dense(counted, goal, before)
     width = _block(counted, goal, block)
-    limit = basis_limit(counted, goal, width, max_basis)
-    room = None
-    if max_basis is None and vectors_that_fit(counted) < limit:
-        room = room_on_disk(counted, limit, resume)
+    limit, in_memory = basis_limit(counted, goal, width, max_basis)
+    room = None if in_memory else room_on_disk(counted, limit, resume)
     run = KrylovRun(counted, goal, width, limit, source.child("eigenpairs"), room)
     budget = max_products if max_products is not None else max(1000, 100 * goal.count)
     # The default basis depends on the free memory, so a run that goes on keeps the one it began with.
@@ -124,9 +122,9 @@ def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:
     return max(1, min(op.preferred_block, goal.count))
 
 
-def basis_limit(op: LinearOperator, goal: Goal, width: int, max_basis: int | None) -> int:
-    """How many vectors may be held: what was asked, else a quarter of the free memory; never too few to restart from,
-    which are in a file where memory does not hold them.
+def basis_limit(op: LinearOperator, goal: Goal, width: int, max_basis: int | None) -> tuple[int, bool]:
+    """How many vectors may be held, and whether memory holds them: what was asked, else a quarter of the free memory; never
+    too few to restart from, which are in a file where memory does not hold them.
 
     Restarting early costs next to nothing where eigenvalues stand apart (docs/theory/algorithms.md).
     """
@@ -134,8 +132,10 @@ def basis_limit(op: LinearOperator, goal: Goal, width: int, max_basis: int | Non
     if max_basis is not None:
         if max_basis < min(least, n):
             refuse(f"max_basis must be >= {least} for this k and block", f"max_basis={max_basis}", "Raise it.")
-        return max_basis
-    return max(least + 1, vectors_that_fit(op))
+        return max_basis, True
+    # Asked once: what is free changes from one moment to the next.
+    fit = vectors_that_fit(op)
+    return max(least + 1, fit), fit > least
 
 
 def _warn(run: KrylovRun, converged: Bools, budget: int) -> None:

@@ -257,7 +257,7 @@ def _kept_vectors(problem: Problem, task: str, settings: dict[str, Any], vectors
     """How many of so many vectors a run holds in memory, by its own rules."""
     if task == "eigenpairs":
         goal = Goal(int(settings.get("k", 10)), settings.get("which", "largest"), 1.0)
-        return min(vectors, basis_limit(problem.as_operator(), goal, 1, settings.get("max_basis"))), note
+        return min(vectors, basis_limit(problem.as_operator(), goal, 1, settings.get("max_basis"))[0]), note
     if task == "spectral_density" and settings.get("method") != "chebyshev":
         limits = QuadratureLimits(1, int(settings.get("steps", 80)), None, True)
         if vectors_that_fit(problem.as_operator()) < vectors_of(limits):
