@@ -13,7 +13,7 @@ from ..rng import Rng
 
 Draw = Literal["normal", "rademacher"]
 _ROWS = 4096
-_PIECE = 65536
+_PIECE = 32768  # numbers that one thread squares: more of them wait for each other on a busy machine
 _DRAWN = 1 << 20  # numbers drawn at a time, a multiple of sixteen
 
 
@@ -51,8 +51,8 @@ class Layout:
         """The Euclidean norm of each column, in float64, without a float64 copy of long ones."""
         if a.shape[0] <= _PIECE:
             return self.sum(a.double().square().sum(0)).sqrt()
-        squares = [piece.double().square().sum(0) for piece in torch.split(a, _PIECE)]
-        return self.sum(torch.stack(squares).sum(0)).sqrt()
+        pieces = (piece.T.double() for piece in torch.split(a, max(1, _PIECE // a.shape[1])))
+        return self.sum(torch.stack([torch.linalg.vecdot(piece, piece) for piece in pieces]).sum(0)).sqrt()
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum of a small tensor over all processes."""

@@ -20,11 +20,14 @@ def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, A
     # What lies in a file is read vector by vector, from one end to the other.
     in_file = basis.device.type == "cpu" and basis.is_shared()  # type: ignore[no-untyped-call]
     parts = list(torch.split(basis, 1, 1)) if in_file else [basis]
+    given = block
     for _ in range(4):
         found = [layout.inner(part, block) for part in parts]
         h = found[0] if len(found) == 1 else torch.cat(found)
         for part, along in zip(parts, found, strict=True):
-            block = torch.addmm(block.T, along.T.to(block.dtype), part.T, alpha=-1).T
+            # Long vectors are made once: new memory takes longer than the sum.
+            out = None if block is given else block.T
+            block = torch.addmm(block.T, along.T.to(block.dtype), part.T, alpha=-1, out=out).T
         total += h.cpu().numpy()
         after = layout.norms(block).cpu().numpy()
         if before is not None and bool((after >= 0.5 * before).all()):
@@ -55,5 +58,5 @@ def orthonormalise(layout: Layout, block: Tensor, drop: float, against: Tensor |
             unit = unit / float(layout.norms(unit))
         factor[len(kept), j] = length
         kept.append(unit)
-    q = joined_columns(kept) if kept else block[:, :0]
+    q = block[:, :0] if not kept else kept[0] if len(kept) == 1 else joined_columns(kept)
     return q, factor[: len(kept)]
