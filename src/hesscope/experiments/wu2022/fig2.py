@@ -25,7 +25,7 @@ CLAIMS = tuple(
         more(f"{layer}-overlap", SOURCE, f"{layer}, trained: the top c - 1 eigenspaces agree (overlap)", 0.5,
              "“works reasonably well on the top eigenspace”: for most of it", basis="convention"),
         less(f"{layer}-values", SOURCE, f"{layer}, trained: the top c - 1 eigenvalues agree (mean |log quotient| over the range of the "
-             "exact ones on that scale)", 1, "the two curves of the figure are closer to each other than they are long", basis="convention"),
+             "exact ones on that scale)", 0.1, "the two curves of the figure lie on each other: a tenth of their height apart at most", basis="convention"),
         more(f"{layer}-outliers", f"{SOURCE} and 5.2", f"{layer}, trained: c - 1 eigenvalues stand out (quotient λ_(c-1)/λ_c over the "
              "largest other one among the first 2(c - 1), but the first)", 1, "“the eigengap at c - 1”"),
         less(f"{layer}-error", "Wu et al., (3)", f"{layer}, trained: the error of the decoupling is small (relative spectral norm)", 0.5,

@@ -34,7 +34,7 @@ CLAIMS = (
     less("bn-peak", NORMED, "LeNet5-BN, fc1: the overlap of models has no peak at m (overlap at m over that at the largest k)", 1,
          "“the disappearance of peak in top eigenspace overlap”"),
     less("bn-values", NORMED, "LeNet5-BN, fc1: the decoupling still gives the top c - 1 eigenvalues (mean |log quotient| over their range on that "
-         "scale)", 1, "Figure 28's two curves are closer to each other than they are long", basis="convention"),
+         "scale)", 0.1, "Figure 28's two curves lie on each other: a tenth of their height apart at most", basis="convention"),
     more("late", LATE, "VGG11, conv2: the overlap of models peaks after m (place of its peak over m)", 1,
          "“the peak dimension is larger than predicted output dimension”"),
     less("late-premise", LATE, "... since E[x xᵀ] has a second eigenvalue that counts: τ_m γ₁ < τ₁ γ₂ (quotient of the two)", 1,

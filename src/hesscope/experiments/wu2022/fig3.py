@@ -32,7 +32,7 @@ CLAIMS = (
     ),
     *(
         less(f"{case}-similar", SOURCE, f"{case}: the two spectra are similar (mean |log quotient| of the top c - 1 of the layer's and "
-             "λ₁(E[xxᵀ]) τ_i, over the range on that scale)", 1, "the two curves are closer to each other than they are long", basis="convention")
+             "λ₁(E[xxᵀ]) τ_i, over the range on that scale)", 0.1, "the two curves lie on each other: a tenth of their height apart at most", basis="convention")
         for case in CASES
     ),
 )  # fmt: skip

@@ -25,7 +25,7 @@ CLAIMS = tuple(
         more(f"overlap-{place}", SOURCE, f"Network {place} (paper: {name}): mean inputs and the output Hessian give the top c - 1 eigenspace "
              "of the full Hessian, as printed (overlap)", 0.5, "“works reasonably well on the top eigenspace”: for most of it", basis="convention"),
         less(f"values-{place}", SOURCE, f"Network {place} (paper: {name}): they give its top c - 1 eigenvalues, as printed (mean |log "
-             "quotient| over the range on that scale)", 1, "the two curves are closer to each other than they are long", basis="convention"),
+             "quotient| over the range on that scale)", 0.1, "the two curves lie on each other: a tenth of their height apart at most", basis="convention"),
         more(f"principled-{place}", SOURCE, f"Network {place} (paper: {name}): the eigenpairs of S^½ E[M] S^½ give more of that space than the "
              "printed form (difference of the overlaps)", -1e-9, "the exact eigenpairs of the same approximation", corrected=True),
     )
