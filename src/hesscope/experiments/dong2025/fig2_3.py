@@ -113,8 +113,8 @@ def run(config: Config) -> Findings:
                 measured[f"{loss}-{key}"] = float(share.min())
                 measured[f"{loss}-{key}-kept"] = float(share[-1] / share[0])
         tenth = max(1, len(losses) // 10)
-        end, before = np.mean(losses[-tenth:]), np.mean(losses[-2 * tenth : -tenth])
-        measured[f"{loss}-converged"] = float(abs(end - before) / max(abs(losses[0] - end), 1e-300))
+        end, before = float(np.mean(losses[-tenth:])), float(np.mean(losses[-2 * tenth : -tenth]))
+        measured[f"{loss}-converged"] = abs(end - before) / max(abs(losses[0] - end), 1e-300)
     measured["cross"] = float(data["MSE"]["cross_ratio"].max())
     ce = data["CE"]
     measured |= {
