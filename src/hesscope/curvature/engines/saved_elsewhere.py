@@ -18,10 +18,10 @@ from weakref import finalize
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from ...scratch import scratch_file
+from ..dispatched import EveryOperation
 
 HALF = {torch.float64: torch.float32, torch.float32: torch.bfloat16}
 _SMALL = 1 << 16  # bytes of a tensor that stays as it is
@@ -160,11 +160,11 @@ def _whole(size: int, move: Callable[[int], int]) -> None:
         done += moved
 
 
-class CountedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CountedOperations(EveryOperation):
     """Inside, multiplications and additions of matrix products and convolutions are counted."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:

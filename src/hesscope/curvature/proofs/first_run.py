@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from ...errors import refuse
+from ..dispatched import EveryOperation
 from ..models.wide_precision import CASTS
 
 
@@ -33,11 +33,11 @@ def places(tensors: Mapping[str, Tensor]) -> dict[int, str]:
     return {place: name for place, name in found if place is not None}
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Operations(EveryOperation):
     """Looks at the tensors that every operation reads and writes."""
 
     def __init__(self, foreign: Mapping[int, str], own: Mapping[int, str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._foreign, self._own = foreign, own
         self.read: set[str] = set()
         self.used: set[str] = set()
