@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -28,3 +29,12 @@ def differentiable() -> Iterator[None]:
 def plain(tensor: Tensor) -> Tensor:
     """The tensor without history; copied where it comes from inference mode, as no gradient may pass such a tensor."""
     return tensor.clone().detach() if tensor.is_inference() else tensor.detach()
+
+
+@cache
+def backward_loaded() -> None:
+    """Torch loads modules for a second in the first backward pass that is given a slope: here, and not while a pass is timed
+    to tell what a run will take."""
+    with differentiable():
+        x = torch.ones(1, dtype=torch.float32, device="cpu", requires_grad=True)
+        torch.autograd.grad(2 * x, x, torch.ones(1, dtype=torch.float32, device="cpu"))

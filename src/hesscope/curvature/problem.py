@@ -22,7 +22,7 @@ from .cutting import cut_in_batches, refuse_own_batches
 from .data import Batches, as_batches, checked_batch_size, examples_in, few_of, to_device
 from .distributed import together
 from .engines.memory import MemoryBudget, parse_bytes
-from .gradient_mode import differentiable
+from .gradient_mode import backward_loaded, differentiable
 from .in_values import problem_in
 from .losses.base import OutputLoss
 from .losses.parsing import SeparableLoss, parse
@@ -123,6 +123,7 @@ class Problem:
         if not isinstance(model, nn.Module):
             refuse("model must be a torch.nn.Module", f"{type(model).__name__}", "Wrap a function in a small Module.")
         check_settings(forward, freeze, distributed)
+        backward_loaded()
         theirs, model = model, unsharded(model, distributed)
         size = _BATCH_SIZE if batch_size is None else checked_batch_size(batch_size)
         if not freeze:
