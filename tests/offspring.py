@@ -15,7 +15,9 @@ FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         *("torch", "torch.distributed", "torch.multiprocessing.spawn", "matplotlib.figure", "scipy.optimize"),
+        *("torch.fx.experimental.symbolic_shapes", "matplotlib.backends.backend_agg", "plotly.graph_objects", "pytest"),
         *("hesscope.cli.command_line", "hesscope.curvature.problem", "hesscope.linalg", "hesscope.analysis.run"),
+        *("hesscope.cli.source", "hesscope.plots", "hesscope.report", "hesscope.kron.comparison"),
     ]
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,23 +44,29 @@ class Module:
     def lines(self) -> int:
         return len(self.path.read_text().splitlines())
 
-    def imports(self) -> Iterator[Import]:
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All of the tree."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def imports(self) -> list[Import]:
         typed = {
             id(inner)
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for node in self.nodes
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
             for inner in ast.walk(node)
         }
-        for node in ast.walk(self.tree):
-            for target in self._targets(node):
-                only_types = id(node) in typed
-                yield Import(target, node.lineno, bool(node.col_offset) and not only_types, only_types)  # type: ignore[attr-defined]
+        return [
+            Import(target, node.lineno, bool(node.col_offset) and id(node) not in typed, id(node) in typed)
+            for node in self.nodes
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for target in self._targets(node)
+        ]
 
-    def _targets(self, node: ast.AST) -> list[str]:
+    def _targets(self, node: ast.Import | ast.ImportFrom) -> list[str]:
         if isinstance(node, ast.Import):
             return [alias.name for alias in node.names]
-        if not isinstance(node, ast.ImportFrom):
-            return []
         base = node.module or ""
         if node.level:
             package = self.path.relative_to(SOURCE).parts[: -node.level]
@@ -69,11 +74,11 @@ class Module:
         # `from .. import errors` names a unit, `from ..errors import refuse` names what is in one.
         return [f"{base}.{alias.name}" for alias in node.names] if base == "hesscope" else [base]
 
-    def calls(self) -> Iterator[tuple[str, ast.Call]]:
+    @cached_property
+    def calls(self) -> list[tuple[str, ast.Call]]:
         """Every call as dotted text, with its node."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-                yield ast.unparse(node.func), node
+        called = [node for node in self.nodes if isinstance(node, ast.Call)]
+        return [(ast.unparse(node.func), node) for node in called if isinstance(node.func, ast.Name | ast.Attribute)]
 
     def definitions(self) -> set[str]:
         return {node.name for node in self.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

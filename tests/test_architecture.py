@@ -74,7 +74,7 @@ def test_every_unit_has_its_row() -> None:
 
 def _looks_up(module: Module) -> list[str]:
     wrong = []
-    for one in module.imports():
+    for one in module.imports:
         parts = one.target.split(".")
         if parts[0] != "hesscope" or len(parts) == 1 or one.types_only:
             continue
@@ -93,7 +93,7 @@ def test_no_deferred_import_is_listed_in_vain() -> None:
     used = {
         (module.unit, one.target.split(".")[1])
         for module in MODULES
-        for one in module.imports()
+        for one in module.imports
         if one.deferred and one.target.startswith("hesscope.")
     }
     assert set(DEFERRED) <= used
@@ -162,14 +162,14 @@ def test_nothing_is_defined_that_nobody_uses() -> None:
 
 
 def test_the_library_never_prints() -> None:
-    printing = {module.name for module in MODULES for name, _ in module.calls() if name == "print"}
+    printing = {module.name for module in MODULES for name, _ in module.calls if name == "print"}
     assert printing <= {"hesscope.cli.command_line"}
 
 
 def test_no_pickle() -> None:
-    wrong = [m.name for m in MODULES for one in m.imports() if one.target.split(".")[0] in ("dill", "joblib", "shelve")]
+    wrong = [m.name for m in MODULES for one in m.imports if one.target.split(".")[0] in ("dill", "joblib", "shelve")]
     for module in MODULES:
-        for name, call in module.calls():
+        for name, call in module.calls:
             words = {word.arg: ast.unparse(word.value) for word in call.keywords}
             unsafe = name == "torch.load" and words.get("weights_only") != "True"
             if unsafe or name.startswith("pickle.") or words.get("allow_pickle") == "True":
@@ -194,12 +194,12 @@ HARMLESS = (
 def _draws_globally(module: Module) -> list[str]:
     forked = {
         id(inner)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (isinstance(node, ast.With) and "fork_rng" in ast.unparse(node.items[0].context_expr)) or _is_layer(node)
         for inner in ast.walk(node)
     }
     wrong = []
-    for name, call in module.calls():
+    for name, call in module.calls:
         library, _, function = name.rpartition(".")
         named = any(word.arg in ("generator", None) for word in call.keywords)
         seeds = name in ("torch.manual_seed", "torch.seed", "np.random.seed")

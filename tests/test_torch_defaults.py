@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import hesscope as hs
-from source_tree import SOURCE as TREE
+from source_tree import MODULES
 
 Answer = Tensor | np.ndarray[Any, Any] | float
-SOURCE = TREE / "hesscope"
 FACTORIES = {
     *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "logspace", "tensor", "as_tensor"),
     *("rand", "randn", "randint", "randperm", "triu_indices", "tril_indices"),
@@ -28,16 +27,15 @@ OWN = ("experiments", "zoo")  # networks and papers of our own, run as a user's 
 
 
 def _calls() -> Iterator[tuple[str, str, set[str | None]]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        if path.relative_to(SOURCE).parts[0] in OWN:
+    for module in MODULES:
+        if module.unit in OWN:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in module.nodes:
             called = node.func if isinstance(node, ast.Call) else None
             if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)):
                 continue
             if isinstance(node, ast.Call) and called.value.id == "torch" and called.attr in FACTORIES:
-                where = f"{path.relative_to(SOURCE)}:{node.lineno}"
-                yield where, called.attr, {keyword.arg for keyword in node.keywords}
+                yield f"{module.name}:{node.lineno}", called.attr, {keyword.arg for keyword in node.keywords}
 
 
 def test_new_tensors_say_where_they_are_and_of_which_type() -> None:
