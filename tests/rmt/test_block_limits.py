@@ -19,7 +19,7 @@ from hesscope.rmt.blocks.logit_pairs import LogitMarginal, LogitPair
 from hesscope.rmt.blocks.overlaps import overlap_moments
 from hesscope.rmt.blocks.softmax_moments import SoftmaxMoments
 from hesscope.rng import Rng
-from properties import examples
+from properties import DEEP, examples
 
 RATIOS = (0.5, 1.0, 2.0)
 SIZES = {0.5: (80, 160), 1.0: (120, 120), 2.0: (160, 80)}  # (d, N)
@@ -105,8 +105,11 @@ def test_linear_model_matches_simulation(ratio: float, classes: int) -> None:
     assert (np.abs(value - predicted) <= 4 * error).all()
 
 
-@pytest.mark.parametrize("hidden", [4, 8])
-@pytest.mark.parametrize("classes", [2, 10, 100, 1000])
+# Each number of classes with one of hidden units; the deep run takes all pairs.
+@pytest.mark.parametrize(
+    ("classes", "hidden"),
+    [(c, m) for c in (2, 10, 100, 1000) for m in (4, 8)] if DEEP else [(2, 8), (10, 4), (100, 8), (1000, 4)],
+)
 @pytest.mark.parametrize("ratio", RATIOS)
 def test_hidden_layer_networks_match_simulation(ratio: float, classes: int, hidden: int) -> None:
     networks = 30 if classes < 1000 else 12
