@@ -23,7 +23,8 @@ from hesscope.zoo.presets import preset
 @pytest.fixture(scope="module")
 def demo() -> Analysis:
     """The network of `hesscope demo`, with the settings of `hesscope demo`, as far as its trace is concerned."""
-    settings = AnalyzeConfig(check=False, gauss_newton=False, block_maps=False, decouple=0)
+    parts = dict.fromkeys(("check", "gauss_newton", "block_maps", "per_layer", "landscape"), False)
+    settings = AnalyzeConfig(decouple=0, **parts)
     return hs.analyze(preset("mlp-digits").problem, settings)
 
 
