@@ -160,7 +160,7 @@ def _whole(size: int, move: Callable[[int], int]) -> None:
         done += moved
 
 
-class CountedOperations(EveryOperation):
+class CountedOperations(EveryOperation):  # type: ignore[no-untyped-call]
     """Inside, multiplications and additions of matrix products and convolutions are counted."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ def places(tensors: Mapping[str, Tensor]) -> dict[int, str]:
     return {place: name for place, name in found if place is not None}
 
 
-class _Operations(EveryOperation):
+class _Operations(EveryOperation):  # type: ignore[no-untyped-call]
     """Looks at the tensors that every operation reads and writes."""
 
     def __init__(self, foreign: Mapping[int, str], own: Mapping[int, str]) -> None:
