@@ -32,6 +32,10 @@ def _kinked() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Hardtanh(), nn.Linear(5, 3))
 
 
+def _by_name(key: str) -> Callable[[Any, Any], Any]:
+    return lambda model, batch: (model(batch[key]), batch["labels"])
+
+
 def _column(operator: Any) -> Any:
     return operator @ torch.ones(operator.shape[1])
 
@@ -199,6 +203,20 @@ ROWS = [
         "must run on the first batch",
         "int64",
         r"x\.float\(\)",
+    ),
+    Row(
+        "inputs-integer-named",
+        lambda: of(batch=[{"ids": torch.ones(12, 4, dtype=torch.int64), "labels": labels()}], forward=_by_name("ids")),
+        "must run on the first batch",
+        "int64",
+        r"batch\['ids'\]\.float\(\)",
+    ),
+    Row(
+        "inputs-misnamed",
+        lambda: of(batch=[{"ids": torch.ones(12, 4, dtype=torch.int64), "labels": labels()}], forward=_by_name("x")),
+        "must run on the first batch",
+        r"KeyError: 'x'(?!.*float)",
+        "forward=",
     ),
     Row(
         "inputs-double",

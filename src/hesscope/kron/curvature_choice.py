@@ -123,9 +123,7 @@ def exact_layer(problem: Problem, name: str) -> LayerFacts:
     if layer is None or layer.weight is None:
         _refuse_missing(problem, facts, name)
     if not layer.multiplies:
-        refuse(
-            "the layer's weight must be a matrix that multiplies its input", f"{name!r}, a {layer.kind.name}", _BLOCK
-        )
+        refuse("the layer's weight must be a matrix that multiplies its input", f"{name!r} ({layer.kind.name})", _BLOCK)
     if not layer.exact and "influence each other" in layer.reason:
         refuse(
             "examples of a batch must not influence each other behind the layer",

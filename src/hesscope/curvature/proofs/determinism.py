@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,11 +60,23 @@ def explain_forward_error(error: Exception, batch: Any, which: str = "the first 
     shapes = (
         ", ".join(f"{tuple(t.shape)} {str(t.dtype).removeprefix('torch.')}" for t in tensors_of(batch)) or "no tensors"
     )
-    integers = any(not t.is_floating_point() for t in tensors_of(batch)[:1])
-    hint = " Inputs are integers: a model that does not embed tokens needs x.float()." if integers else ""
+    hint = _hint_of_types(batch) if any(word in str(error) for word in _OF_TYPES) else ""
     if isinstance(error, TypeError) and "argument" in str(error):
         hint += " A loss takes (outputs, targets), (model, batch), or nothing."
     return InputError(
         f"the model and the loss must run on {which}; got a batch of {shapes} and "
         f"{type(error).__name__}: {error}.{hint} Pass forward=lambda model, batch: (outputs, targets) if the batch has another form."
     )
+
+
+# What torch says where an operation does not take integers; a key that is missing is no matter of types.
+_OF_TYPES = ("dtype", "scalar type", "not implemented for", "Input type")
+
+
+def _hint_of_types(batch: Any) -> str:
+    """For a batch whose first tensor holds integers; of a dict the tensor has a name."""
+    named = {f"batch[{key!r}]": value for key, value in batch.items()} if isinstance(batch, Mapping) else {"x": batch}
+    name, first = next(((name, t) for name, part in named.items() for t in tensors_of(part)[:1]), ("", None))
+    if first is None or first.is_floating_point():
+        return ""
+    return f" Inputs are integers: a model that does not embed tokens needs {name}.float()."
