@@ -203,6 +203,30 @@ def test_numbers_of_wrong_derivatives_are_refused(run: Callable[[Any, Tensor], T
         assert not hs.check(problem).passed
 
 
+def summed_in_logarithms(s: Any, x: Tensor) -> Tensor:
+    return s.b(torch.logcumsumexp(s.a(x), 1))
+
+
+def test_what_takes_logarithms_of_gradients_has_its_matrices() -> None:
+    """Jᵀ u is linear in u, but torch's formula for logcumsumexp has no derivative in it at zero."""
+    torch.manual_seed(0)
+    model = Runs(summed_in_logarithms).double()
+    problem = hs.Problem.of(model, nn.CrossEntropyLoss(), (X, Y))
+    rows = []
+    for f in model(X).reshape(-1):
+        found = torch.autograd.grad(f, list(model.parameters()), retain_graph=True)
+        rows.append(torch.cat([g.reshape(-1) for g in found]))
+    jacobian, p = torch.stack(rows), model(X).detach().softmax(1)
+    curvature = torch.block_diag(*(torch.diag(row) - torch.outer(row, row) for row in p)) / len(X)
+    expected = jacobian.T @ curvature @ jacobian
+    torch.testing.assert_close(hs.GaussNewton(problem).dense(), expected)
+    torch.testing.assert_close(hs.dense_hessian(problem, "gauss_newton"), expected)
+    torch.testing.assert_close(hs.dense_hessian(problem), truth(model), rtol=1e-6, atol=1e-8)
+    own = problem.space.slice_of("a.weight")
+    by_layer = hs.layer_hessian(problem, "a", curvature="gauss_newton").dense()
+    torch.testing.assert_close(by_layer, expected[own, own])
+
+
 class Padded(nn.Module):
     """torch's encoder, told that the last position is padding."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..curvature.data import examples_in, halves
-from ..curvature.engines.backward import noise_like
+from ..curvature.engines.backward import linear_at, noise_like
 from ..curvature.engines.memory import is_out_of_memory
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem, ScalarLoss
@@ -134,7 +134,7 @@ def _bent_in(run: Capture) -> set[str]:
     }
     if not moving:
         return set()
-    free = torch.zeros_like(terms.f, requires_grad=True)
+    free = linear_at(terms.f)
     pulled = dict(zip([layer.name for layer in run.layers], run.gradients(free, create_graph=True), strict=True))
     own = dict(zip([layer.name for layer in run.layers], _in_the_loss(run, terms, zs, along), strict=True))
     found = set()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..curvature.engines.backward import noise_like
+from ..curvature.engines.backward import linear_at, noise_like
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem, ScalarLoss
 from ..rng import Rng
@@ -229,7 +229,7 @@ def _largest(t: Tensor) -> float:
 
 def pulled_back(f: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """u and Jᵀ u as a function of it, for J = ∂f/∂z: the derivative of Jᵀ u along v is J v."""
-    u = torch.zeros_like(f, requires_grad=True)
+    u = linear_at(f)
     (pulled,) = torch.autograd.grad(f, z, u, create_graph=True, retain_graph=True, materialize_grads=True)
     return u, pulled
 

@@ -22,6 +22,9 @@ def need_finite(values: Tensor, what: str, anywhere: Callable[[bool], bool] = bo
     """
     if anywhere(not all_finite(values)):
         refuse(
-            f"{what} must be finite", "NaN or infinity", "Look for them in the data, and for roots and norms of zero."
+            f"{what} must be finite",
+            "NaN or infinity",
+            "Look for them in the data, and for what has no derivative here: roots, norms and logarithms of zero, and "
+            "logcumsumexp in front of units that are off (torch divides by the gradient that arrives there).",
         )
     return values

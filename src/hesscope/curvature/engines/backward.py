@@ -81,6 +81,12 @@ def jacobian_product(
     return torch.zeros_like(u) if pushed is None else pushed, pulled
 
 
+def linear_at(like: Tensor) -> Tensor:
+    """A u at which to differentiate Jᵀ u, which is linear in it: anywhere but at zero, of which some of torch's formulas take
+    logarithms (that of logcumsumexp)."""
+    return noise_like(Rng(0).child("linear"), like).requires_grad_()
+
+
 def random_direction(problem: Problem, rng: Rng) -> Tensor:
     """A random vector in which every tensor moves in proportion to its own size."""
     pieces = [(size_of(t) * noise_like(rng.child(name), t)).reshape(-1) for name, t in problem.parameters.items()]

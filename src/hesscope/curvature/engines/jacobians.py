@@ -12,7 +12,7 @@ from torch import Tensor
 from ...space import ParameterSpace
 from ..losses.base import OutputLoss
 from ..problem import Problem
-from .backward import Place, place_of, pull_back
+from .backward import Place, linear_at, place_of, pull_back
 from .head_terms import HeadTerms
 from .kept import KeptGraphs
 from .output_head import head_of
@@ -66,7 +66,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         return _Linearised(float(rows.value), rows, self._next_row, rows.f, *self._linearised(rows.f))
 
     def _linearised(self, outputs: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        u = torch.zeros_like(outputs, requires_grad=True)
+        u = linear_at(outputs)
         wrt = list(self.leaves.values())
         pullback: tuple[Tensor | None, ...] = (None,) * len(wrt)
         if outputs.requires_grad:

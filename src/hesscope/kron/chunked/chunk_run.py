@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...curvature import Problem
-from ...curvature.engines.backward import noise_like
+from ...curvature.engines.backward import linear_at, noise_like
 from ...curvature.losses.base import OutputLoss
 from ...errors import refuse
 from ...layers import Capture, CapturedLayer
@@ -79,7 +79,7 @@ class ChunkRun:
         if not len(self.rows.f) or not self.rows.f.requires_grad:
             return torch.zeros_like(y)
         if index not in self._pulled:
-            free = torch.zeros_like(self.rows.f, requires_grad=True)
+            free = linear_at(self.rows.f)
             self._pulled[index] = free, part.run.gradients(free, create_graph=True)[0]
         free, pulled = self._pulled[index]
         image = second_derivative_product(pulled, free, layer.raw(y, z))

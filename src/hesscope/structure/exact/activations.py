@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...curvature.engines.backward import linear_at
 from ...operators.given import MatrixName
 from .output_curvature import OutputCurvature, through_weight
 from .stack import Structure, Watched
@@ -114,7 +115,7 @@ class _Trace:
             gradient = rows.differentiable_output_gradient()
             self._first = list(torch.autograd.grad(rows.f, shifts, gradient, create_graph=True, allow_unused=True))
         else:
-            self._probe = torch.zeros_like(rows.f, requires_grad=True)
+            self._probe = linear_at(rows.f)
             self._first = list(torch.autograd.grad(rows.f, shifts, self._probe, create_graph=True, allow_unused=True))
 
     def curvature(self, layer: int, first: int, count: int) -> dict[int, Tensor]:
@@ -147,7 +148,7 @@ class _Trace:
             shape = (len(x), count, x.shape[-1])
             value = x.new_zeros(shape)
             if x.requires_grad:
-                probe = torch.zeros_like(x, requires_grad=True)
+                probe = linear_at(x)
                 (back,) = torch.autograd.grad(
                     x, self.seen.outputs[layer], probe, create_graph=True, allow_unused=True, retain_graph=True
                 )
