@@ -338,3 +338,18 @@ def test_means_of_skewed_forms_lie_within_four_standard_errors(count: int) -> No
     assert np.mean(np.abs(found[:, 0] - 1) > 4 * found[:, 1]) <= 0.0075
     plain = np.array([mean_of_forms(row) for row in np.random.default_rng(count).standard_normal((4000, count))])
     assert np.mean(plain[:, 1]) * np.sqrt(count) <= 1.3  # of forms that are normal hardly wider
+
+
+@pytest.mark.parametrize("probes", [2, 5])
+def test_row_norms_by_few_probes_are_as_unsure_as_they_are(probes: int) -> None:
+    """What one eigenvector leaves to all rows is short in all of them at once."""
+    op = Rotated(np.exp(-np.arange(300) / 3))
+    vectors = op.eigenvectors()
+    truth = torch.linalg.vector_norm(vectors * op.values @ vectors.T, dim=1).numpy()
+    beyond = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(60):
+            found = row_norms(op, 1e-9, max_products=2 * probes, rng=seed)
+            beyond.append(np.mean(np.abs(found.value - truth) > 4 * found.stderr))
+    assert np.mean(beyond) < 2e-3

@@ -19,7 +19,7 @@ from ..exact import exact_symmetric, is_small
 from ..memory import vectors_that_fit
 from ..resuming.checkpoint import Store, kept_in
 from ..validation import prepare, require_positive, require_products
-from .estimate import root_stderr, warn_unmet
+from .estimate import root_stderr, squares_stderr, warn_unmet
 from .sketch import Sketch, left_out
 
 _LEAST = 2  # probes that give an error at all
@@ -160,11 +160,11 @@ def _leave_one_out_rows(sketch: Sketch) -> tuple[Tensor, Tensor]:
     estimates, m = shared[:, None] - zs**2 + rest**2, sketch.columns
     # A square can come out negative where a row is tiny; its norm is then 0 within the error.
     value = estimates.mean(1).clamp_min(0.0).sqrt()
-    # Squares are skewed: a draw that is too small finds its own spread too small. No less than what squares of normal
-    # numbers have, widened for that and (by √2) for the sketch that all estimates share; measured from flat spectra to
-    # ones that halve from each eigenvalue to the next.
-    spread = torch.maximum(estimates.std(1), 2**0.5 * (rest**2).mean(1)) / m**0.5
-    stderr = root_stderr(2**0.5 * (1 + 2 * (2 / m) ** 0.5) * spread, value)
+    # Where the spectrum decays, one eigenvector is what is left to all rows: squares of one normal number, which are short
+    # together. Probes that are tested against each other are worth (2m + 2)/3 independent ones; measured from flat spectra
+    # to ones that fall by a third from each eigenvalue to the next, from two probes on.
+    left = (rest**2).mean(1)
+    stderr = root_stderr(squares_stderr(left, left, (2 * m + 2) / 3, 0), value)
     rounding = 100 * float(torch.finfo(sketch.y.dtype).eps) * float(value.max())
     return value, stderr + rounding
 

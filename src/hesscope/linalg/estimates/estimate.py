@@ -56,13 +56,14 @@ def ratio_of_means(pairs: Array) -> tuple[float, float]:
     return ratio, spread / float(below.mean())
 
 
-def squares_stderr(mean: Tensor, variance: Tensor, m: int, freedom: int, bound: float = 0.0) -> Tensor:
+def squares_stderr(mean: Tensor, variance: Tensor, m: float, freedom: int, bound: float = 0.0) -> Tensor:
     """The standard error of the mean of m squared lengths, from their sample variance with `freedom` degrees of freedom.
 
     Squares are skewed, down to χ² with one degree of freedom where the spectrum decays: a draw that is too small finds its own
     spread too small, too. So the mean is taken for χ² with 2m/ρ² degrees of freedom, ρ² the relative variance of a square, at
-    most 2. And few samples know little of their spread: Student's quantiles at two and at four standard errors widen it, or,
-    where draws are shared by many means, which then miss together, what it is at most weighs as `bound` samples.
+    most 2, which it is where nothing is known of it (`freedom` 0). And few samples know little of their spread: Student's
+    quantiles at two and at four standard errors widen it, or, where draws are shared by many means, which then miss
+    together, what it is at most weighs as `bound` samples.
     """
     square = torch.where(mean > 0, mean, 1.0) ** 2
     relative = torch.full_like(mean, 2.0)
