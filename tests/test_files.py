@@ -204,6 +204,17 @@ def test_files_of_others_are_not_replaced_by_a_result(name: str, tmp_path: Path)
     assert content(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", ["r.json", "r.npz", "r.csv"])
+def test_links_of_others_are_not_replaced(name: str, tmp_path: Path) -> None:
+    """Also one to a disk that is not there now: it looks as if there were nothing."""
+    (tmp_path / name).symlink_to(tmp_path / "away" / name)
+    found = Estimate(1.0, 0.0, 1, "dense")
+    with pytest.raises(FileError, match="only replaces files that it wrote"):
+        _ = found.to_csv(tmp_path / name) if name == "r.csv" else found.save(tmp_path / "r")
+    assert (tmp_path / name).is_symlink()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_arrays_of_another_result_are_refused(tmp_path: Path) -> None:
     Pair(1, np.ones(3)).save(tmp_path / "a")
     Pair(2, np.zeros(3)).save(tmp_path / "b")

@@ -182,7 +182,7 @@ class StateFolder(Closing):
     def claim(self, name: str) -> Path:
         """Enter a name into the list before it is written; a file of somebody else that has it is refused."""
         if name not in self.own:
-            if (self.path / name).exists():
+            if os.path.lexists(self.path / name):
                 refuse_foreign(self.path / name)
             self._note(f"+ {name}")
             self.own.add(name)

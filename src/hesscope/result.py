@@ -178,6 +178,9 @@ def _forget_leftovers(stem: Path) -> None:
 def need_own_result(stem: Path) -> None:
     """Files of these names that are not those of a result stay as they are."""
     described, arrays = _described(stem), _arrays(stem)
+    for path in (described, arrays):
+        if path.is_symlink():  # also one to nothing
+            refuse_foreign(path)
     if described.exists():
         try:
             ours = "hesscope" in _read_json(described) and _belongs(arrays_file(stem), stem)

@@ -66,7 +66,7 @@ class Tabular:
         if path is not None:
             target = as_path(path, "the path of a table")
             head = text.partition("\n")[0]
-            if target.is_dir() or (target.exists() and _first_line(target) != head):
+            if target.is_dir() or target.is_symlink() or (target.exists() and _first_line(target) != head):
                 refuse_foreign(target)
             make_folder(target.parent)
             replace(target, lambda file: file.write(text.encode()))
