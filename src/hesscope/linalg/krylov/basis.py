@@ -53,7 +53,7 @@ class KrylovBasis:
         # Columns are normalised first, so the threshold is relative to what was offered.
         unit = block / torch.where(lengths > 0, lengths, 1.0).to(block.dtype)
         rest, h = project_out(self.layout, known, unit)
-        new, factor = orthonormalise(self.layout, rest, 100 * float(torch.finfo(block.dtype).eps), known)
+        new, factor = orthonormalise(self.layout, rest, 100 * float(torch.finfo(block.dtype).eps), known, use_up=True)
         self._store(new)
         self.C = np.vstack([self.C, np.zeros((new.shape[1], self.size))])
         return np.vstack([h[self.size :], factor])
@@ -79,7 +79,7 @@ class KrylovBasis:
         self.scale = max(self.scale, float(self.layout.norms(image).max()))
         require_symmetry(self.op, self.noise, self.scale)
         drop = 10 * float(torch.finfo(image.dtype).eps) * self.scale
-        new, factor = orthonormalise(self.layout, rest, drop, known)
+        new, factor = orthonormalise(self.layout, rest, drop, known, use_up=True)
         self.C = np.vstack(
             [np.hstack([self.C[b:], h[m + b :]]), np.hstack([np.zeros((new.shape[1], m)), factor])],
         )

@@ -36,10 +36,12 @@ def project_out(layout: Layout, basis: Tensor, block: Tensor) -> tuple[Tensor, A
     return block, total
 
 
-def orthonormalise(layout: Layout, block: Tensor, drop: float, against: Tensor | None = None) -> tuple[Tensor, Array]:
+def orthonormalise(
+    layout: Layout, block: Tensor, drop: float, against: Tensor | None = None, use_up: bool = False
+) -> tuple[Tensor, Array]:
     """B = Q R with QᵀQ = I; columns whose remainder is at most `drop` are left out, so that Q is `(n, rank)`.
 
-    With `against` given, B must already be orthogonal to it, and Q is kept so.
+    With `against` given, B must already be orthogonal to it, and Q is kept so. A block that nobody needs again may be used up.
     """
     kept: list[Tensor] = []
     factor = np.zeros((block.shape[1], block.shape[1]))
@@ -51,7 +53,7 @@ def orthonormalise(layout: Layout, block: Tensor, drop: float, against: Tensor |
         length = float(layout.norms(column))
         if not length > drop:
             continue
-        unit = column / length
+        unit = column.div_(length) if use_up else column / length
         if against is not None and kept:
             # What is left of a column that lost most of its length may lean on the basis again.
             unit, _ = project_out(layout, against, unit)
