@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,9 @@ class Child:
         return self._process.exitcode
 
     def send(self, number: signal.Signals) -> None:
-        """A signal."""
-        os.kill(self.pid, number)
+        """A signal; one that has just ended, which its code will tell of, needs none."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def wait(self, seconds: float = 1800) -> int:
         """Until it has ended; its code."""
