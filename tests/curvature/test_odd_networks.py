@@ -345,3 +345,14 @@ class Asks(nn.Module):
 def test_a_model_that_asks_for_gradients_is_refused() -> None:
     with pytest.raises(HesscopeError, match="whether a gradient is asked for"):
         hs.Problem.of(Asks(), "cross_entropy", (torch.ones(4, 3), torch.arange(4) % 2))
+
+
+def test_what_torch_cannot_differentiate_is_refused_by_name_where_the_model_is_not_copied() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh()).double()
+    inner = model[0].forward
+    # A closure over the user's own layer: no private copy can be made. tanh_ saves what sigmoid_ then overwrites.
+    model.forward = lambda x: inner(x).tanh_().sigmoid_() * model[0].weight.mean()  # type: ignore[method-assign]
+    targets = torch.rand(7, 3, generator=hs.Rng(5).torch(), dtype=torch.float64)
+    problem = hs.Problem.of(model, nn.MSELoss(), (X, targets))
+    with pytest.raises(hs.errors.DerivativeError, match="modified by an inplace operation"):
+        hs.trace(problem)
