@@ -49,6 +49,8 @@ SECONDS: dict[str, tuple[float, float, float]] = {
     "liao2021.fig5": (8, 40, 1200),
     "liao2021.least_squares": (2, 9, 60),
     "liao2021.trimming": (3, 40, 80),
+    "wu2022.bound_budgets": (8, 1300, 20 * DAY),
+    "wu2022.bound_parts": (10, 700, 20 * DAY),
     "wu2022.fig11": (3, 150, DAY),
     "wu2022.fig16": (5, 80, 3 * DAY),
     "wu2022.fig19": (5, 600, DAY),

@@ -14,6 +14,7 @@ from .bounds import bound as bound
 from .gaussian import gaussian_kl as gaussian_kl
 from .kl import binary_kl as binary_kl
 from .kl import binary_kl_inverse as binary_kl_inverse
+from .settings import PosteriorMethod as PosteriorMethod
 from .settings import Settings as Settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = (
     "Bound",
     "Certificate",
     "Grid",
+    "PosteriorMethod",
     "Settings",
     "binary_kl",
     "binary_kl_inverse",

@@ -14,11 +14,25 @@ MethodName = Literal["base", "appr", "iter", "iter_decay", "iter_m", "local"]
 
 @dataclass(frozen=True)
 class PosteriorMethod:
-    """A posterior's basis and how often it is computed, how noise is drawn, and what is minimised."""
+    """A posterior's basis and how often it is computed, how noise is drawn, and what is minimised.
+
+    The last six are what "local" adds to the papers' methods; `replace(METHODS["local"], newton_means=False)` is that
+    method without one of them.
+    """
 
     basis: Literal["standard", "kronecker", "predicted"]
     refreshed: Literal["never", "regularly", "ever later"] = "never"
-    ours: bool = False  # noise per example, the 0-1 error itself, the inverted bound, variances from curvature
+    example_draws: bool = False  # every example of a batch has weights of its own
+    exact_error: bool = False  # the 0-1 error itself in the second half, not cross-entropy throughout
+    inverted_bound: bool = False  # kl⁻¹ itself, not e + √(B/2)
+    curved_variances: bool = False  # in closed form from the curvature, and in Kronecker form from there on
+    newton_means: bool = False  # steps of the means are shares of Newton steps, not Adam's
+    tensor_scales: bool = False  # a prior scale for every tensor, where there are examples enough
+
+    @property
+    def local(self) -> bool:
+        """Whether it takes a network of Linear layers that see every example once."""
+        return self.example_draws or self.exact_error
 
     def refresh_at(self, epoch: int, interval: int) -> bool:
         """Whether the basis is computed anew before this epoch; "ever later": after η, 2η, 4η, ... epochs."""
@@ -34,7 +48,7 @@ METHODS: dict[str, PosteriorMethod] = {
     "iter": PosteriorMethod("kronecker", "regularly"),
     "iter_decay": PosteriorMethod("kronecker", "ever later"),
     "iter_m": PosteriorMethod("predicted", "regularly"),
-    "local": PosteriorMethod("kronecker", ours=True),
+    "local": PosteriorMethod("kronecker", "never", True, True, True, True, True, True),
 }
 
 

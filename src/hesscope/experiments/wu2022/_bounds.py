@@ -18,11 +18,13 @@ from ...analysis.stages import Stages
 from ...curvature import Problem
 from ...curvature.content import content_of
 from ...operators.content import digest
-from ...pacbayes import Certificate, Settings, optimize, split
+from ...pacbayes import Certificate, PosteriorMethod, Settings, optimize, split
+from ...pacbayes.settings import MethodName
 from ...rng import Rng
 from ...zoo.data import load
 from ...zoo.models import fully_connected
 from ...zoo.training import descend, shuffled_batches
+from ..long_runs import Kept
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,27 @@ def with_data_prior(row: Row, training: Training, settings: Settings) -> Certifi
     whole = prepare(row, training, start=centre)
     _, rest = split(whole.problem, half)
     return optimize(rest, centre, "local", settings, test=whole.test)
+
+
+def summary(
+    prepared: Prepared, row: Row, training: Training, method: MethodName | PosteriorMethod, settings: Settings
+) -> dict[str, Any]:
+    """Bound, divergence, errors and course of one method; kept, so that a killed run goes on with the next one."""
+    kept = Kept(repr((row, training, method, settings, __version__)))
+    state = kept.load()
+    if state is None:
+        one = optimize(prepared.problem, prepared.before, method, settings, test=prepared.test)
+        state = {
+            "bound": one.bound.value,
+            "kl": one.bound.kl,
+            "train_error": one.bound.error,
+            "test_error": one.test_error,
+            "gradients": one.gradients,
+            "seconds": one.seconds,
+            "history": torch.from_numpy(one.history),
+        }
+        kept.save(state)
+    return state | {"history": state["history"].numpy()}
 
 
 def table(found: dict[str, Certificate]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ...curvature.given_problem import need_problem
 from ...errors import refuse
 from ...operators.counted import Watch
 from ...rng import Rng
-from ..settings import METHODS, MethodName, Settings
+from ..settings import METHODS, MethodName, PosteriorMethod, Settings
 from .bases import Basis
 from .certificate import Certificate, certify, gibbs_error, mean_error
 from .initial import Init, prior_centre
@@ -30,7 +30,7 @@ _TEST_DRAWS = 30_000  # for reporting; nothing is certified from them
 def optimize(
     problem: Problem,
     init: Init | None,
-    method: MethodName = "local",
+    method: MethodName | PosteriorMethod = "local",
     settings: Settings | None = None,
     *,
     test: Any = None,
@@ -44,12 +44,13 @@ def optimize(
     the problem's data. Methods: "base" (standard basis, Dziugaite & Roy 2017), "appr", "iter", "iter_decay" (Kronecker
     eigenbasis: once, every `refresh` epochs, ever later), "iter_m" (E[M] from weights alone), and "local", which is
     tighter and cheaper: variances from curvature, a draw per example, the 0-1 error and the inverted bound themselves,
-    a prior scale per tensor. It needs a network of Linear layers that see each example once; "iter" takes any.
+    a prior scale per tensor. It needs a network of Linear layers that see each example once; "iter" takes any. A
+    `PosteriorMethod` chooses these parts one by one.
 
     `changes` are fields of `Settings`. `test`: data as Problem.of takes them, only for reporting. `resume`: a folder;
     the same call goes on where a stopped one was. Wu et al. (2022), Section 6 and H; docs/theory/pacbayes.md.
     """
-    if method not in METHODS:
+    if not (isinstance(method, PosteriorMethod) or method in METHODS):
         refuse("method must be known", f"{method!r}", f"There are: {', '.join(METHODS)}.")
     need_problem(problem)
     need_call("watch", watch, "It is called with each stage and its expected steps.")
@@ -65,13 +66,13 @@ def optimize(
     centre = prior_centre(problem, init)
     sample = Sample(problem)
     run = Run(problem, centre, sample, method, settings, resume)
-    tell = watch(f"{method}: optimising the bound", settings.epochs * run.steps) if watch else None
+    tell = watch(f"{run.method_name}: optimising the bound", settings.epochs * run.steps) if watch else None
     try:
         run.optimise(tell)
     finally:
         run.close()
     if watch:
-        watch(f"{method}: drawing weights", 0)
+        watch(f"{run.method_name}: drawing weights", 0)
     return _certified(run, problem, sample, held_out)
 
 

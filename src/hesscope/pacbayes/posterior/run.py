@@ -21,13 +21,13 @@ from ...operators.content import digest
 from ...operators.tensors import tensor_of
 from ...rng import Rng
 from ..bounds import Grid
-from ..settings import METHODS, Settings
+from ..settings import METHODS, PosteriorMethod, Settings
 from .bases import Basis, kronecker_bases, predicted_bases, standard_bases
 from .curvature_start import scales_from_curvature
 from .gaussian import Posterior
 from .objective import InvertedBound, expected_error, relaxed_bound, scaled_cross_entropy
 from .sample import Sample
-from .stochastic import StochasticNetwork
+from .stochastic import Noise, StochasticNetwork
 
 _FIRST_LOG_PRIOR = 0.5 * log(0.02)
 _SLOWEST = 0.02
@@ -43,22 +43,23 @@ class Run:
         problem: Problem,
         centre: Mapping[str, Tensor],
         sample: Sample,
-        method: str,
+        method: str | PosteriorMethod,
         settings: Settings,
         resume: str | os.PathLike[str] | None,
     ) -> None:
         self.problem, self.sample, self.settings = problem, sample, settings
-        self.method_name, self.method = method, METHODS[method]
+        self.method_name, self.method = (method, METHODS[method]) if isinstance(method, str) else (repr(method), method)
         self.grid = Grid(settings.precision, settings.ceiling)
-        self.rng = Rng(settings.seed).child("pacbayes", method)
+        # Methods put together from parts are compared with each other, and with "local": the same draws for all.
+        self.rng = Rng(settings.seed).child("pacbayes", method if isinstance(method, str) else "local")
         self.epoch, self.gradients, self.seconds = 0, 0, 0.0
         self.history: list[tuple[float, float]] = []
         self.inverted = InvertedBound()
         self.steps = -(-sample.size // settings.batch_size)
-        own_scales = self.method.ours and sample.size >= _WORTH_A_SCALE
+        own_scales = self.method.tensor_scales and sample.size >= _WORTH_A_SCALE
         self.posterior = Posterior(problem.parameters, centre, standard_bases(problem), own_scales)
         self.network = StochasticNetwork(problem, self.posterior, sample.take(slice(0, min(8, sample.size))))
-        if self.method.ours and self.network.last is None:
+        if self.method.local and self.network.last is None:
             refuse(
                 "method='local' needs a network of Linear layers with parameters nowhere else, each of which sees every "
                 "example once, the last giving the outputs",
@@ -103,7 +104,7 @@ class Run:
         if self.method.basis != "standard":
             self.posterior.change_bases(self._bases())
         self.posterior.below_ceiling(self.grid)
-        if self.method.ours:
+        if self.method.curved_variances:
             scales_from_curvature(self.posterior, self.sample.size, self.grid)
         else:
             self.posterior.scales_from_weights()
@@ -117,7 +118,7 @@ class Run:
     def _optimisers(self) -> list[torch.optim.Optimizer]:
         means, variances = self.posterior.optimised()
         fast = {"params": variances, "first": self.settings.scale_rate}
-        if self.method.ours:
+        if self.method.newton_means:
             slow = {"params": means, "first": self.settings.newton_rate}
             return [torch.optim.SGD([slow], lr=0.0, momentum=0.9), torch.optim.Adam([fast], betas=(0.9, 0.99))]
         return [torch.optim.Adam([{"params": means, "first": self.settings.rate}, fast], betas=(0.9, 0.99), fused=True)]
@@ -144,19 +145,19 @@ class Run:
         return errors
 
     def _step(self, batch: Any, noise: torch.Generator) -> float:
-        if self.method.ours:
-            if self.epoch < _SOFT_SHARE * self.settings.epochs:
-                error = scaled_cross_entropy(*self.network.logits(batch, "example", noise))
-            else:
-                error = expected_error(*self.network.last_gaussian(batch, noise), noise)
+        drawn: Noise = "example" if self.method.example_draws else "batch"
+        if self.method.exact_error and self.epoch >= _SOFT_SHARE * self.settings.epochs:
+            error = expected_error(*self.network.last_gaussian(batch, drawn, noise), noise)
+        else:
+            error = scaled_cross_entropy(*self.network.logits(batch, drawn, noise))
+        if self.method.inverted_bound:
             objective = self.inverted(error, self._complexity())
         else:
-            error = scaled_cross_entropy(*self.network.logits(batch, "batch", noise))
             objective = relaxed_bound(error.double().cpu(), self._complexity())
         for optimiser in self.optimisers:
             optimiser.zero_grad()
         torch.autograd.backward(objective)
-        if self.method.ours:
+        if self.method.newton_means:
             self._precondition()
         for optimiser in self.optimisers:
             optimiser.step()

@@ -48,11 +48,13 @@ class StochasticNetwork:
         maps = {_weight(layer): self._affine(layer, noise, generator) for layer in self.layers}
         return self._evaluate(batch, maps, noise, generator)
 
-    def last_gaussian(self, batch: Any, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """Means and variances of the last layer's coordinates, its U, and labels; noise per example before it."""
+    def last_gaussian(
+        self, batch: Any, noise: Noise, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        """Means and variances of the last layer's coordinates, its U, and labels; `noise` before it."""
         seen: list[tuple[Tensor, Tensor]] = []
         *before, last = self.layers
-        maps = {_weight(layer): self._affine(layer, "example", generator) for layer in before}
+        maps = {_weight(layer): self._affine(layer, noise, generator) for layer in before}
         _, labels = self._evaluate(batch, {**maps, _weight(last): self._moments(last, seen)}, "none", None)
         ((mean, variance),) = seen
         return mean, variance, self.posterior.bases[_weight(last)].rows, labels
