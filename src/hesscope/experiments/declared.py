@@ -36,6 +36,7 @@ class Declared:
     Where the paper says "high" or "close" and prints no number, the limit is a convention of ours and says so.
 
     `printed` is the paper's own number, where it prints one. `corrected` claims replace what the paper says.
+    `counted`: the number is a share of so many, and moves by one of them where machines round otherwise.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Declared:
     basis: Basis = "paper"
     printed: float | None = None
     corrected: bool = False
+    counted: int | None = None
 
     @property
     def expected(self) -> str:
@@ -96,6 +98,7 @@ class About(TypedDict, total=False):
     basis: Basis
     printed: float | None
     corrected: bool
+    counted: int | None
 
 
 def at_most(id: str, where: str, says: str, limit: float, because: str, **about: Unpack[About]) -> Declared:

@@ -82,8 +82,13 @@ def solve(
 
         residual = run.residual(gap)
     if residual > tol and isinstance(known, Remembered) and known.full:
-        x = known.solution(damping, column)
-        residual = gap()
+        # Curvature that rounding alone may have made counts only where it solves the system: elsewhere there is no solution,
+        # and the nearest one has nothing along it.
+        for floor in (1, counted.shape[0]):
+            x = known.solution(damping, column, floor)
+            residual = gap()
+            if residual <= tol:
+                break
     converged = residual <= tol
     if not converged:
         warnings.warn(

@@ -66,12 +66,12 @@ class Remembered(Counted):
             self._known = len(mine) // 2
             self._held = torch.stack(mine).view(-1, 2, self.shape[1]).transpose(0, 1).contiguous().to(self.device)
 
-    def solution(self, damping: float, b: Tensor) -> Tensor:
-        """(A + damping · I)⁻¹ b of what is known whole; directions without curvature to rounding are left out."""
+    def solution(self, damping: float, b: Tensor, floor: float) -> Tensor:
+        """(A + damping · I)⁻¹ b of what is known whole, without directions whose curvature is at most `floor` roundings."""
         whole = self.images @ self.basis.T
         values, vectors = torch.linalg.eigh((whole + whole.T) / 2)
         values = values + damping
-        sure = values.abs() > torch.finfo(self.dtype).eps * values.abs().max()
+        sure = values.abs() > floor * torch.finfo(self.dtype).eps * values.abs().max()
         inverse = torch.where(sure, 1 / torch.where(sure, values, 1.0), 0.0)
         found: Tensor = vectors @ (inverse[:, None] * (vectors.T @ b.double()))
         return found.to(b.dtype)

@@ -27,14 +27,17 @@ CLAIMS = (
     more("fc1-first-m", f"Wu et al., {FIGURE['fc1']}", "fc1: so do the top m (mean correspondence of the first m = 120)", 0.5,
          "“the top 120 eigenvectors ... the first eigenvector of E[x xᵀ] (horizontal pattern)”", basis="convention"),
     more("fc1-diagonal", f"Wu et al., {FIGURE['fc1']}", "fc1: the i-th of the top m eigenvectors corresponds to the i-th of E[M] (share of "
-         "columns whose largest entry lies within one place of the diagonal)", 0.5, "“roughly ..., as shown by the diagonal pattern”", basis="convention"),
-    more("fc2-diagonal", f"Wu et al., {FIGURE['fc2']}", "fc2: the same for the first c - 1 = 9", 0.5, "“the diagonal pattern in (b)”", basis="convention"),
+         "columns whose largest entry lies within one place of the diagonal)", 0.5, "“roughly ..., as shown by the diagonal pattern”", basis="convention",
+         counted=120),
+    more("fc2-diagonal", f"Wu et al., {FIGURE['fc2']}", "fc2: the same for the first c - 1 = 9", 0.5, "“the diagonal pattern in (b)”", basis="convention",
+         counted=9),
     less("fc2-stops", f"Wu et al., {FIGURE['fc2']}", "fc2: beyond dimension 9 both stop (mean correspondence with the first eigenvector of "
          "columns 10 to 18 over columns 1 to 9)", 0.5, "“stops at dimension 9”: less than half is left", basis="convention"),
     *(
         less(f"{layer}-no-diagonal", f"Wu et al., {FIGURE[layer]}", f"{layer}: with E[M] there is no diagonal (the same share, first c - 1)",
-             0.5, "“the correspondence matrices with E[M] do not exhibit the diagonal pattern”", basis="convention")
-        for layer in ("conv1", "conv2")
+             0.5, "“the correspondence matrices with E[M] do not exhibit the diagonal pattern”", basis="convention",
+             counted=counted)
+        for layer, counted in (("conv1", 6), ("conv2", 9))
     ),
     *(
         more(f"{layer}-alike", f"Wu et al., {figure}", f"{layer}: exact and decoupled Hessian show the same pattern (r² of the two "
