@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations, prune
 import hesscope as hs
 from hesscope.errors import HesscopeError
 from hesscope.kron import decouple, layer_hessian
-from hesscope.kron.chunked import chunks, curvature_blocks
+from hesscope.kron.chunked import chunks, curvature_blocks, moments
 
 Data = tuple[Tensor, Tensor]
 M = TypeVar("M", bound=nn.Module)
@@ -359,3 +359,11 @@ def test_traced_and_scripted_modules_have_blocks_and_no_layers() -> None:
         assert hs.block_norms(problem, "neuron").exact
         with pytest.raises(HesscopeError, match="layer"):
             hs.layer_hessian(problem, "0")
+
+
+def test_a_layer_that_no_term_of_the_loss_depends_on_has_no_inputs_to_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Queries and keys of tokens that are all alike: whatever they are, each token attends to all of them evenly.
+    problem = hs.Problem.of(made(nn.Sequential(nn.Linear(4, 3))), "cross_entropy", vectors(5, 4))
+    monkeypatch.setattr(moments, "unit_weights", lambda run, index, owners: torch.zeros(run.shape(index)[0]))
+    with pytest.raises(HesscopeError, match="the loss must depend on a decoupled layer"):
+        decouple(problem, "0")

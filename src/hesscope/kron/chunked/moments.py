@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...curvature import Hessian, Problem
 from ...curvature.gradient_mode import differentiable
+from ...errors import refuse
 from ...linalg.resuming.checkpoint import Arrays, kept_in
 from ...linalg.resuming.steps import Steps
 from ...operators.finite import need_finite
@@ -90,7 +91,7 @@ def _gather(problem: Problem, layers: Sequence[LayerCurvature], steps: Steps, rn
 class _Sums:
     def __init__(self, layer: LayerCurvature) -> None:
         m, n = layer.layer.outputs, layer.layer.inputs
-        self.m, self.several, self.directions = m, False, layer.directions
+        self.name, self.m, self.several, self.directions = layer.layer.name, m, False, layer.directions
         # Random directions in two halves, whose difference tells the error; factors that are exact fill the first.
         self.expanded, self.other_expanded, self.reduced, self.other_reduced = (GramSum(m) for _ in range(4))
         self.inputs, self.mean_inputs = GramSum(n), GramSum(n)
@@ -164,6 +165,12 @@ class _Sums:
         errors = [float(torch.linalg.matrix_norm(t)) * problem.scale for t in (gap, reduced_gap)]
         for part in (expanded, reduced, inputs, mean_inputs):
             need_finite(part, "the factors of a layer")
+        if not float(weight):
+            refuse(
+                "the loss must depend on a decoupled layer: E[x xᵀ] is over the inputs that it counts",
+                f"no term of it that depends on {self.name!r} here, whose Hessian is zero",
+                "Leave this layer out.",
+            )
         same = len(self.by_position) == 1 and not problem.distributed
         return Moments(
             expanded * problem.scale,
