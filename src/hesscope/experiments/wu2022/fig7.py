@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...kron import decouple, model_overlap
+from ...kron import model_overlap
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, more
@@ -58,7 +58,7 @@ def run(config: Config) -> Findings:
         problems = [found.problem(i).cast(torch.float64) for i in range(config.models)]
         peaks, scores = [], []
         for layer in config.vgg_layers if network == "vgg11" else config.resnet_layers:
-            if not all(bool(decouple(one, layer).input_autocorrelation.isfinite().all()) for one in problems):
+            if not all(bool(one.select(f"{layer}.*").gradient().any()) for one in problems):
                 continue  # no unit behind this layer is on in one of the models: it has no Hessian to compare
             overlap = model_overlap(problems, layer, k=config.k)
             data[f"{network}, {layer}"] = arrays(overlap)
