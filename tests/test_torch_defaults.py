@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -86,6 +87,38 @@ ASKED: dict[str, Callable[[hs.Problem], Answer]] = {
     "table": lambda p: hs.per_layer(p).trace,
     "double": lambda p: p.cast(torch.float64).gradient(),
 }
+# What multiplies vectors of its own, in memory or between products.
+BESIDE: dict[str, Callable[[hs.Problem], Answer]] = {
+    "vectors": lambda p: torch.as_tensor(hs.eigenpairs(p, 2, tol=0.9, max_products=12).vectors),
+    "density": lambda p: hs.spectral_density(p, probes=2, steps=4).nodes,
+    "sketch": lambda p: float(hs.frobenius_norm(p, 0.9, max_products=12).value),
+    "rows": lambda p: np.asarray(hs.row_norms(p, 0.9, max_products=12).value),
+    "dense": lambda p: hs.Dense(p.gradient()[:, None] * p.gradient()) @ p.gradient(),
+    "overlap": lambda p: hs.model_overlap([p, p.at(_shifted(p), partial=True)], "4", k=2).mean,
+    "subspaces": lambda p: hs.subspace_overlap(*(_orthonormal(draw) for draw in (0, 1))),
+    "landscape": lambda p: hs.landscape(p, points=3).lines[0].losses,
+    "edge": lambda p: hs.read_edge(p, _stepped(p).state_dict(), names=list(p.parameters)).top.values,
+    "plan": lambda p: float(hs.plan(p, "trace").products),
+    "drawn blocks": lambda p: hs.block_norms(p, "layer", method="stochastic", probes=3).norms,
+}
+
+
+def _shifted(problem: hs.Problem) -> dict[str, Tensor]:
+    return {name: t.detach() + 0.01 for name, t in problem.parameters.items()}
+
+
+def _orthonormal(draw: int) -> Tensor:
+    q: Tensor = torch.linalg.qr(torch.randn(9, 3, generator=hs.Rng(draw).torch()))[0]
+    return q
+
+
+def _stepped(problem: hs.Problem) -> torch.optim.Optimizer:
+    weights = [t.detach().clone().requires_grad_() for t in problem.parameters.values()]
+    optimizer = torch.optim.Adam(weights, 1e-3)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    return optimizer
 
 
 def _answers(model: nn.Module, data: TensorDataset) -> dict[str, Answer]:
@@ -109,3 +142,16 @@ def test_numbers_are_the_same_whatever_torch_defaults_to(device: str | None, dty
         found = _answers(model, data)
     for name, value in plain.items():
         np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
+
+
+@pytest.mark.parametrize("name", [*ASKED, *BESIDE])
+def test_numbers_are_the_same_inside_autocast(name: str) -> None:
+    """Trainers call what is called in validation inside of it."""
+    model, data, _ = _usual()
+    ask = (ASKED | BESIDE)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few products are enough to compare
+        plain = ask(hs.Problem.of(model, "cross_entropy", data, batch_size=5))
+        with torch.autocast("cpu"):
+            found = ask(hs.Problem.of(model, "cross_entropy", data, batch_size=5))
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(plain))

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from .operators import LinearOperator, as_operator
+from .operators.autocast import own_types
 from .rng import Rng
 
 
+@own_types()
 def check_operator(
     op: LinearOperator, dense: Tensor | None = None, tol: float = 1e-10, rng: Rng | int | None = None
 ) -> None:

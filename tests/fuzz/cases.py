@@ -315,12 +315,18 @@ def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if x.is_floating_point() else x
 
 
+def own_copy(seed: int) -> Case:
+    """The same case once more in its own types, in the mode that is evaluated."""
+    case = make(seed)
+    if case.freeze:
+        case.model.eval()
+    return case
+
+
 def exact_copy(seed: int) -> Case:
     """The same case in float64 at the same values, in the mode that is evaluated, for the truth."""
-    case = make(seed)
+    case = own_copy(seed)
     model = case.model.double()
-    if case.freeze:
-        model.eval()
     for module in model.modules():
         if hasattr(module, "plain"):
             module.plain = True  # type: ignore[assignment]

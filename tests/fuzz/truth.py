@@ -108,6 +108,11 @@ class Truth:
         """By differences of the loss where autograd's is not its derivative."""
         return self._differenced_gradient if self.gradient_lies else self._gradient().detach()
 
+    @property
+    def plain_gradient(self) -> Tensor:
+        """What one backward pass of torch gives, in the network's own types."""
+        return self._gradient().detach()
+
     @cached_property
     def _differenced_gradient(self) -> Tensor:
         return torch.tensor([self._slope(e, 1e-5) for e in self._axes()])

@@ -20,6 +20,7 @@ from ..linalg.validation import require_positive
 from ..measure import Array
 from ..memory import free_bytes
 from ..operators import Dense, LinearOperator
+from ..operators.autocast import own_types
 from ..results.kronecker import KroneckerComparison
 from ..results.layers import LayerTable
 from ..rng import Rng
@@ -48,6 +49,7 @@ class _Row:
     method: str
 
 
+@own_types()
 def per_layer(
     problem: Problem, tol: float = 0.03, *, kronecker: bool | Errors = True, rng: Rng | int | None = None
 ) -> LayerTable:

@@ -21,6 +21,7 @@ from ..curvature.processes import any_process
 from ..curvature.self_check import check
 from ..errors import refuse
 from ..layers.shared_captures import captures_shared
+from ..operators.autocast import own_types
 from ..operators.counted import Watch
 from ..results.analysis import Analysis
 from ..results.plan import (
@@ -51,6 +52,7 @@ from .spectra import closest_law, density_of, gauss_newton_parts, largest, small
 from .stages import Stages, kept_plan
 
 
+@own_types()
 def analyze(
     problem: Problem,
     config: AnalyzeConfig = AnalyzeConfig(),  # noqa: B008 (frozen)

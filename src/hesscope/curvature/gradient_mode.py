@@ -9,6 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from ..operators.autocast import own_types
+
 
 @contextmanager
 def differentiable() -> Iterator[None]:
@@ -20,9 +22,7 @@ def differentiable() -> Iterator[None]:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(own_types())
         yield
 
 

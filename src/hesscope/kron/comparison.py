@@ -8,6 +8,7 @@ import torch
 from ..linalg import eigenpairs, spectral_norm
 from ..measure import Array
 from ..operators import Kronecker
+from ..operators.autocast import own_types
 from ..results.kronecker import KroneckerComparison, KroneckerErrors
 from .factors import Decoupling, Reduction
 from .frobenius import Distances
@@ -15,6 +16,7 @@ from .layer_operator import LayerHessian
 from .subspaces import check_k, nested_overlaps
 
 
+@own_types()
 def compare(d: Decoupling, k: int, tol: float) -> KroneckerComparison:
     """The k largest eigenpairs of H by Lanczos on GEMM products, against those of the Kronecker product."""
     op = d.exact
@@ -43,6 +45,7 @@ def compare(d: Decoupling, k: int, tol: float) -> KroneckerComparison:
     )
 
 
+@own_types()
 def kronecker_errors(d: Decoupling) -> KroneckerErrors:
     """Relative errors of expand (33), reduce, K-FAC reduce and the nearest Kronecker product."""
     op = d.exact

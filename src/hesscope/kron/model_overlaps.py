@@ -13,11 +13,13 @@ from ..curvature import Problem
 from ..errors import refuse
 from ..linalg import eigenpairs
 from ..measure import Array
+from ..operators.autocast import own_types
 from ..results.kronecker import ModelOverlap
 from .factors import Decoupling, decouple
 from .subspaces import check_k, nested_overlaps
 
 
+@own_types()
 def model_overlap(problems: Sequence[Problem], layer: str, *, k: int = 50, tol: float = 1e-3) -> ModelOverlap:
     """‖U_jᵀ V_j‖²/j for the top-j eigenspaces of the layer's Hessian in every pair of models, with the predictions.
 
@@ -54,6 +56,7 @@ def model_overlap(problems: Sequence[Problem], layer: str, *, k: int = 50, tol: 
     )
 
 
+@own_types()
 def permuted_overlaps(u: Tensor, v: Tensor, m: int) -> Array:
     """E_π ‖U_jᵀ π V_j‖²/j over uniform permutations π of the m rows of Mat(v), for every j.
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..curvature.gradient_mode import differentiable
 from ..operators import Kronecker
+from ..operators.autocast import own_types
 from .layer_operator import LayerHessian
 from .subspaces import top_of_kronecker
 
@@ -36,6 +37,7 @@ class NearestKronecker:
         return top_of_kronecker(self.left, self.right, k)
 
 
+@own_types()
 def nearest_kronecker(
     op: LayerHessian, guess: Tensor, tol: float = 1e-4, max_iterations: int = 100
 ) -> NearestKronecker:

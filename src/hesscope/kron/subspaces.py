@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from ..arguments import is_count
 from ..errors import refuse
 from ..measure import Array
+from ..operators.autocast import own_types
 from ..operators.tensors import tensor_of
 from .layer_operator import LayerHessian
 
 
+@own_types()
 def subspace_overlap(u: Tensor | np.ndarray[Any, Any], v: Tensor | np.ndarray[Any, Any]) -> float:
     """‖Uᵀ V‖_F² / k for orthonormal bases of two k-dimensional spaces (Definition 2.1); columns are made orthonormal.
 
@@ -31,6 +33,7 @@ def subspace_overlap(u: Tensor | np.ndarray[Any, Any], v: Tensor | np.ndarray[An
     return float(torch.linalg.matrix_norm(a.T @ b) ** 2 / a.shape[1])
 
 
+@own_types()
 def nested_overlaps(u: Tensor, v: Tensor) -> Array:
     """Overlap of the first j columns of two orthonormal bases, for every j up to k."""
     square = (u.double().T @ v.double()).square()
@@ -38,6 +41,7 @@ def nested_overlaps(u: Tensor, v: Tensor) -> Array:
     return np.asarray(corner.cpu() / torch.arange(1, len(corner) + 1, device="cpu"))
 
 
+@own_types()
 def matricize(h: Tensor | Array, layer: LayerHessian | nn.Module | tuple[int, int]) -> Tensor:
     """Mat(h) of shape `(m, n)`, row-major as torch's weights: entry (i, j) is h[(i-1) n + j] (Definition 2.2, corrected).
 
@@ -58,6 +62,7 @@ def matricize(h: Tensor | Array, layer: LayerHessian | nn.Module | tuple[int, in
     return h.reshape(m, n) if h.ndim == 1 else h.T.reshape(-1, m, n)
 
 
+@own_types()
 def correspondence(vectors: Tensor | Array, basis: Tensor | Array, *, side: str = "auto") -> Tensor:
     """Corr(b_i, h_j) = ‖Mat(h_j) b_i‖² (inputs) or ‖Mat(h_j)ᵀ b_i‖² (outputs), shape `(basis, vectors)` (Definition F.1).
 
@@ -99,6 +104,7 @@ def correspondence(vectors: Tensor | Array, basis: Tensor | Array, *, side: str 
     return lengths.square().T
 
 
+@own_types()
 def top_of_kronecker(left: Tensor, right: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest eigenvalues of A ⊗ B, and vectors `(mn, k)`, from the eigenvectors of symmetric A and B."""
     check_k(k, left.shape[0] * right.shape[0])

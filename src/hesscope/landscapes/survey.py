@@ -15,6 +15,7 @@ from ..curvature import Hessian, Problem
 from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..operators import Counted
+from ..operators.autocast import own_types
 from ..operators.counted import Watch
 from ..results.landscape import BreakingDistance, Landscape, LossLine, LossPlane
 from ..rng import Rng
@@ -28,6 +29,7 @@ ROUNDINGS = 32.0  # of a product, in units of its type: what a sum of many terms
 PARALLEL = 1 - 1e-6  # the cosine above which two directions span no plane
 
 
+@own_types()
 def landscape(
     problem: Problem,
     along: Any = "eigenvectors",

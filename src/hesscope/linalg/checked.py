@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from ..operators import Matrix, as_operator
+from ..operators.autocast import own_types
 from ..operators.finite import need_finite
 from ..operators.tensors import tensor_of
 from ..results.spectra import Estimate
@@ -22,9 +23,10 @@ def with_check(algorithm: _Algorithm) -> _Algorithm:
     @wraps(algorithm)
     def run(op: Matrix, *args: Any, **kwargs: Any) -> Any:
         op = as_operator(op)
-        found = algorithm(op, *args, **kwargs)
-        if isinstance(found, Estimate):
-            need_finite(tensor_of(found.value), f"what is measured of {op!r}")
-        return replace(with_product_error(found, op, args, kwargs), check=op.verified)
+        with own_types():
+            found = algorithm(op, *args, **kwargs)
+            if isinstance(found, Estimate):
+                need_finite(tensor_of(found.value), f"what is measured of {op!r}")
+            return replace(with_product_error(found, op, args, kwargs), check=op.verified)
 
     return cast(_Algorithm, run)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..arguments import need_count
 from ..deadline import stop_if_late
 from ..errors import refuse
+from .autocast import own_types
 from .finite import all_finite
 from .layout import Layout
 from .tensors import tensor_of
@@ -108,7 +109,8 @@ class LinearOperator(ABC):
     def apply(self, block: Tensor) -> Tensor:
         """A V for a local block `(n, k)` of this operator's layout."""
         stop_if_late()
-        return self._apply(block)
+        with own_types():
+            return self._apply(block)
 
     @overload
     def __matmul__(self, other: LinearOperator) -> LinearOperator: ...

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..rng import Rng
+from .long_sums import long_inner, long_squares
 
 Draw = Literal["normal", "rademacher"]
 _ROWS = 4096
@@ -41,6 +42,9 @@ class Layout:
         """aᵀb in float64 over all processes, for local `(n, j)` and `(n, k)`: shape `(j, k)`."""
         if a.dtype == torch.float64 or a.shape[0] <= _ROWS:
             return a.double().T @ b.double()
+        known = long_inner(a, b)
+        if known is not None:
+            return known
         # Float64 accumulation without a float64 copy of a whole basis, in pieces that stay in the cache.
         total = torch.zeros(a.shape[1], b.shape[1], dtype=torch.float64, device=a.device)
         for start in range(0, a.shape[0], _ROWS):
@@ -51,6 +55,9 @@ class Layout:
         """The Euclidean norm of each column, in float64, without a float64 copy of long ones."""
         if a.shape[0] <= _PIECE:
             return self.sum(a.double().square().sum(0)).sqrt()
+        known = long_squares(a)
+        if known is not None:
+            return self.sum(known).sqrt()
         pieces = (piece.T.double() for piece in torch.split(a, max(1, _PIECE // a.shape[1])))
         return self.sum(torch.stack([torch.linalg.vecdot(piece, piece) for piece in pieces]).sum(0)).sqrt()
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..errors import refuse
+from ..operators.autocast import own_types
 from ..space import ParameterSpace
 from .kinds import SHOWN
 from .matching import members_of
@@ -127,6 +128,7 @@ class OptimizerState:
         return torch.tensor(numbers, dtype=torch.float64, device="cpu").repeat_interleave(sizes)
 
 
+@own_types()
 def read_optimizer(
     problem: Problem, optimizer: Any, *, names: Sequence[str] | None = None, kind: str | None = None
 ) -> OptimizerState:

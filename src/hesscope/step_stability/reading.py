@@ -12,6 +12,7 @@ from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..linalg import eigenpairs
 from ..measure import Array
+from ..operators.autocast import own_types
 from ..operators.given import MatrixName
 from ..results.spectra import Eigenpairs
 from ..results.stability import EdgeReading
@@ -20,6 +21,7 @@ from .optimizer_state import OptimizerState, read_optimizer
 from .preconditioned import Preconditioned
 
 
+@own_types()
 def read_edge(
     problem: Problem,
     optimizer: Any,

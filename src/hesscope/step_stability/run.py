@@ -11,6 +11,7 @@ from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..errors import InputError, refuse
 from ..linalg import eigenpairs
+from ..operators.autocast import own_types
 from ..operators.tensors import tensor_of
 from ..partition import Grouping
 from ..results.spectra import Eigenpairs
@@ -27,6 +28,7 @@ from .reading import curvature_of, reading_of
 BLOCKS: tuple[Grouping, ...] = ("layer", "head", "neuron")
 
 
+@own_types()
 def stability(
     problem: Problem,
     optimizer: Any,

@@ -13,6 +13,7 @@ from ..arguments import as_float, shown
 from ..curvature import Problem
 from ..curvature.given_problem import need_problem
 from ..errors import InputError, refuse
+from ..operators.autocast import own_types
 from ..operators.given import MatrixName
 from ..partition import Grouping, Partition
 from ..results.history import TrainingHistory
@@ -20,6 +21,7 @@ from .circulant import circulant_score
 from .norms import block_norms
 
 
+@own_types()
 def structure_history(
     problem: Problem,
     checkpoints: Iterable[tuple[float, Mapping[str, Tensor]]],

@@ -79,7 +79,7 @@ def block_norms(
         warnings.warn(
             f"block norms that touch {columns} parameters outside linear layers are estimated, {probes} probes {each}; "
             f"see `stderr`. method='exact' takes a product per parameter; method={how!r} asks for this.",
-            stacklevel=2,
+            stacklevel=3,
         )
     drawn = {"exact": "no", "stochastic": f"{probes} directions of {seed}", "shared": f"{probes} shared of {seed}"}
     way = {"sampled": drawn[how], "order": digest(stream.order)}

@@ -18,6 +18,7 @@ from ...linalg.eigensolver import basis_limit
 from ...linalg.krylov.run import Goal
 from ...linalg.memory import vectors_that_fit
 from ...memory import free_bytes
+from ...operators.autocast import own_types
 from ...results.checks import CostPlan
 from ..data import Batches, examples_in, first_examples
 from ..engines.graphs import GradientGraphs
@@ -47,6 +48,7 @@ _FROM_LAYERS = "Exact, from per-example gradients: one backward pass per class."
 _SMALL = 200  # up to this size every task multiplies the whole matrix out
 
 
+@own_types()
 def plan(problem: Problem, task: Task = "eigenpairs", **settings: Any) -> CostPlan:
     """Bytes, products and seconds of `hs.<task>(hs.Hessian(problem), **settings)`, from one product timed here.
 

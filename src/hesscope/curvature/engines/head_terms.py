@@ -95,8 +95,8 @@ class HeadTerms:
         x, weight = self.x.detach()[here], self.weight.detach()
         out = x.new_zeros(len(x), len(weight)) if ux is None else ux[here] @ weight.T
         if uw is not None:
-            out = out + x @ uw.T
-        return out if ub is None else out + ub
+            out.addmm_(x, uw.T)
+        return out if ub is None else out.add_(ub)
 
     def sandwich(self, middle: Any, first_row: int, ux: Tensor, uw: Tensor | None, ub: Tensor | None) -> _Totals:
         """Jᵀ `middle` J from hidden states, weight and bias to themselves, through the logits."""

@@ -80,7 +80,7 @@ class SoftmaxLoss(OutputLoss):
         # T (diag p - p pᵀ) u, after moving the origin of u to its entry on top: there p·u is a sum of small terms.
         moved = (u - u.gather(-1, self.top)).mul_(self.p)
         mean = moved.sum(-1, keepdim=True)
-        return moved.sub_(self.p * mean).mul_(self.weight[:, None])
+        return moved.addcmul_(self.p, mean, value=-1).mul_(self.weight[:, None])
 
     def held(self) -> tuple[Tensor, ...]:
         return self.p, self.top

@@ -15,6 +15,7 @@ from ...curvature import Problem
 from ...curvature.data import Batches, as_batches
 from ...curvature.given_problem import need_problem
 from ...errors import refuse
+from ...operators.autocast import own_types
 from ...operators.counted import Watch
 from ...rng import Rng
 from ..settings import METHODS, MethodName, PosteriorMethod, Settings
@@ -27,6 +28,7 @@ from .sample import Sample
 _TEST_DRAWS = 30_000  # for reporting; nothing is certified from them
 
 
+@own_types()
 def optimize(
     problem: Problem,
     init: Init | None,
