@@ -18,7 +18,7 @@ SOURCE = Path(hs.__file__)
 
 
 def modules() -> list[str]:
-    skip = ("hesscope.cli.__main__", "hesscope.__main__")
+    skip = ("hesscope.__main__",)
     found = pkgutil.walk_packages([str(SOURCE.parent)], "hesscope.")
     return [module.name for module in found if module.name not in skip]
 

@@ -70,6 +70,8 @@ def test_contrastive_batches_stay_whole() -> None:
     with pytest.raises(InputError, match="the batches you train on"):
         hs.Problem.of(model, contrastive, data, batch_size=500)
     with pytest.raises(InputError, match="the batches you train on"):
+        hs.Problem.of(model, contrastive, data, batch_size=1499)
+    with pytest.raises(InputError, match="the batches you train on"):
         hs.Problem.of(model, contrastive, TensorDataset(*data))
     theirs = hs.Problem.of(model, contrastive, DataLoader(TensorDataset(*data), batch_size=500))
     assert len(theirs.batch_values) == 3

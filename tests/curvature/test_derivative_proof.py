@@ -199,6 +199,32 @@ def test_wrong_derivatives_are_refused_by_the_first_product(name: str) -> None:
         hs.eigenpairs(hs.Hessian(problem), k=1)
 
 
+@pytest.mark.parametrize("labelled", [1, 20])
+@pytest.mark.parametrize("loss", ["cross_entropy", "masked"])
+def test_the_proof_is_made_on_examples_that_the_loss_counts(labelled: int, loss: str) -> None:
+    """Of examples drawn at random few have a label here: on the others all derivatives are zero, right or wrong."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(300, 3, generator=generator), torch.full((300,), -100)
+    y[torch.randperm(300, generator=generator)[:labelled]] = 1
+
+    def masked(outputs: Tensor, targets: Tensor) -> Tensor:
+        counted = targets != -100
+        each = F.cross_entropy(outputs, targets.clamp_min(0), reduction="none")
+        return (each * counted).sum()
+
+    torch.manual_seed(0)
+    for middle, right in ((Applies(WRONG["custom function"]), False), (nn.Tanh(), True)):
+        model = nn.Sequential(nn.Linear(3, 5), middle, nn.Linear(5, 2))
+        given = {"loss": "cross_entropy"} if loss == "cross_entropy" else {"loss": masked, "reduction": "sum"}
+        problem = hs.Problem.of(model, data=(x, y), **given)
+        if right:
+            assert prove_hessian(problem).right
+            assert float((hs.Hessian(problem) @ torch.ones(problem.space.size)).norm()) > 0
+        else:
+            with pytest.raises(DerivativeError, match="every derivative must be right"):
+                hs.Hessian(problem) @ torch.ones(problem.space.size)
+
+
 @pytest.mark.parametrize("off", [0.0, 1e-4])
 def test_a_gradient_that_differs_from_its_graph_by_a_constant_is_seen(off: float) -> None:
     """Differences of gradients do not show a constant; their mean does, beside the gradient as a graph."""

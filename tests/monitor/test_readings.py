@@ -205,6 +205,16 @@ def test_errors_cover_the_truth_and_unconverged_readings_say_so(pencil: bool) ->
     assert 0 < late < 40
 
 
+def test_a_reading_from_nothing_does_not_take_the_second_eigenvalue_for_the_first() -> None:
+    """A random start that holds little of the top one rests on the next: its residual is then small, and no evidence."""
+    values = torch.cat([torch.tensor([1.0, 0.9]), torch.linspace(0, 0.5, 88)]).double()
+    matrix, wrong = torch.diag(values), 0
+    for seed in range(300):
+        found = track(Counted(hs.Dense(matrix)), None, None, tol=0.02, most=40, rng=hs.Rng(seed)).plain
+        wrong += found.within(0.02) and abs(found.value - 1.0) > 0.02
+    assert wrong <= 3
+
+
 def test_trace_and_diagonal_share_are_unbiased_and_calibrated() -> None:
     matrix = _symmetric(48, 3) + 0.5 * torch.diag(torch.linspace(0, 2, 48, dtype=torch.float64))
     labels = torch.arange(48) // 16

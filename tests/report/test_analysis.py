@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -105,3 +106,40 @@ def test_finer_maps_are_of_the_gauss_newton_part_where_those_of_the_hessian_are_
     assert layers is not None
     assert layers.matrix == "hessian"
     assert found.block_norms("head") is None  # of H
+
+
+class _Scaled(nn.Module):
+    """A learned temperature, and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(0.5))
+        self.norm, self.last = nn.LayerNorm(4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.temperature * self.last(self.norm(x))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("model", "classes"),
+    [
+        (lambda: nn.Linear(4, 1), 0),
+        (lambda: nn.Sequential(nn.Linear(4, 30), nn.ReLU(), nn.Linear(30, 3)), 3),
+        (_Scaled, 3),
+        (lambda: nn.Sequential(nn.LayerNorm(4)), 0),
+    ],
+    ids=["one output", "many neurons", "scalar parameter", "norm alone"],
+)
+def test_everyday_networks_without_heads_or_with_odd_parameters_are_analysed(
+    model: Callable[[], nn.Module], classes: int
+) -> None:
+    """What a network has nothing of is left out, not refused."""
+    torch.manual_seed(0)
+    made = model()
+    x = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(24) % classes if classes else torch.zeros_like(made(x))
+    problem = hs.Problem.of(made, "cross_entropy" if classes else "mse", (x, y))
+    found = hs.analyze(problem, AnalyzeConfig(k=3, smallest=1, probes=2, steps=6, most_blocks=20, landscape=False))
+    truth = float(torch.linalg.eigvalsh(hs.dense_hessian(problem).double())[-1])
+    assert float(found.largest.values[0]) == pytest.approx(truth, rel=1e-4)

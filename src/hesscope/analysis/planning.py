@@ -194,7 +194,7 @@ def _wishes(
 def _block_wishes(problem: Problem, config: AnalyzeConfig, cost: Prices) -> Iterable[Wish]:
     if Partition.by("layer", problem).count > 1:
         yield Wish(LAYERS, _layer_norm_versions(problem, cost), "random vectors a block")
-    if 2 <= Partition.by("neuron", problem).count <= config.most_blocks:
+    if 2 <= _count(problem, "neuron") <= config.most_blocks:
         products = norm_products(problem, "neuron")
         if products <= config.most_products:
             yield Wish(NEURONS, ((None, products * cost.product + 20 * cost.gradient),))
@@ -208,7 +208,12 @@ def finer_grouping(problem: Problem, config: AnalyzeConfig) -> Grouping | None:
         return None
     layers = Partition.by("layer", problem).count
     kinds: tuple[Grouping, ...] = ("neuron", "head")
-    return next((kind for kind in kinds if layers < Partition.by(kind, problem).count <= config.most_blocks), None)
+    return next((kind for kind in kinds if layers < _count(problem, kind) <= config.most_blocks), None)
+
+
+def _count(problem: Problem, kind: Grouping) -> int:
+    """How many groups of this kind there are; none where a network has nothing of the kind (heads without attention)."""
+    return _guarded(lambda: Partition.by(kind, problem).count, 0)
 
 
 # A map makes graphs of its own beside those that are kept: where memory is short, its products build them anew.

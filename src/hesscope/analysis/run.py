@@ -22,6 +22,7 @@ from ..curvature.self_check import check
 from ..errors import refuse
 from ..layers.shared_captures import captures_shared
 from ..operators.autocast import own_types
+from ..operators.content import digest
 from ..operators.counted import Watch
 from ..results.analysis import Analysis
 from ..results.plan import (
@@ -214,7 +215,5 @@ def _data(problem: Problem) -> str:
 def _fingerprint(problem: Problem, checkpoints: Mapping[str, Problem] | None) -> str:
     """What must agree for a stopped run to go on: version, parameters to the bit, loss, those of the checkpoints too."""
     losses = [(label, other.loss_value()) for label, other in (checkpoints or {}).items()]
-    digest = hashlib.sha256(repr((__version__, problem.space, problem.loss_value(), losses)).encode())
-    for tensor in problem.parameters.values():
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    parts = (__version__, problem.space, problem.loss_value(), losses, digest(*problem.parameters.values()))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from .._version import __version__
 from ..errors import FileError, HesscopeError
 from ..files import make_folder, need_own
 from ..folders import Lock
@@ -96,6 +97,9 @@ def _need_own(out: Path, names: Sequence[str]) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, print; errors on purpose become one line and exit code 2, those of files and folders 3."""
+    if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+        print(f"hesscope {__version__}")
+        return 0
     try:
         command = parse(arguments)
     except SystemExit as leave:

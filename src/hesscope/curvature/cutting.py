@@ -60,7 +60,7 @@ def refuse_own_batches(problem: Problem, data: Any, batch_size: int) -> None:
     if isinstance(data, DataLoader) or not (isinstance(data, Dataset) or is_example_tuple(data)):
         return
     sizes = [examples_in(batch) or 0 for batch in problem.batches]
-    cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > 2 * batch_size
+    cut_by_us = len(sizes) > 1 if isinstance(data, Dataset) else max(sizes, default=0) > batch_size
     if cut_by_us and not problem.divisible:
         _ = problem.totals  # a loss that is not finite has no parts, and says so itself
         for index, batch in enumerate(problem.batches):  # nor has one that draws numbers

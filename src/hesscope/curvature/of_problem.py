@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ..operators import LinearOperator
@@ -12,6 +14,9 @@ class OfProblem(LinearOperator):
     """An operator whose products are computed from `problem`."""
 
     problem: Problem
+
+    def __deepcopy__(self, memo: Any) -> OfProblem:
+        return self  # it does not change, and its graphs can be shared but not copied
 
     @property
     def dtype(self) -> torch.dtype:

@@ -34,11 +34,12 @@ from .models.moving import new_tensors, warn_of_kept_statistics
 from .models.own_loss import OwnLoss, check_own_loss, is_whole
 from .models.sharded import unsharded
 from .models.state import cast, common_type, snapshot, unwrap
-from .processes import agree_on_loss, any_process, refuse_different_models, same_everywhere
+from .processes import agree_on_loss, any_process, refuse_different_models
 from .proofs.batch_values import confirm_value, total_of_batches, values_of_batches
+from .proofs.counting_examples import few_examples
 from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
-from .proofs.independence import are_independent, examples_to_look_at, scattered_examples
+from .proofs.independence import are_independent
 from .proofs.probing import exact, is_large, probe_of
 from .settings import check_settings, need_float_type
 from .spread import Spread, spread_out, whole_tensors
@@ -285,10 +286,8 @@ class Problem:
 
     @of_values
     def _few(self) -> list[Any] | None:
-        """A few examples, scattered at random over the data; the same in every process."""
-        count = examples_to_look_at(next(iter(self.batches), None), [*self._fixed.values(), *self.parameters.values()])
-        found = scattered_examples(self.batches, count, Rng(0).child("probe"))
-        return same_everywhere(found) if self.distributed else found
+        """A few examples that count, scattered at random over the data; the same in every process."""
+        return few_examples(self)
 
     @of_values
     def divisible(self) -> bool:

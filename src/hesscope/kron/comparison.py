@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from ..linalg import eigenpairs, spectral_norm
 from ..measure import Array
@@ -11,7 +10,7 @@ from ..operators import Kronecker
 from ..operators.autocast import own_types
 from ..results.kronecker import KroneckerComparison, KroneckerErrors
 from .factors import Decoupling, Reduction
-from .frobenius import Distances
+from .frobenius import Distances, rounding_of
 from .layer_operator import LayerHessian
 from .subspaces import check_k, nested_overlaps
 
@@ -70,8 +69,8 @@ def kronecker_errors(d: Decoupling) -> KroneckerErrors:
 
 
 def _spectral_error(op: LayerHessian, kron: Kronecker, frobenius: float, norm: float) -> float:
-    # What is left of an exact identity is rounding (√ε, as squares were subtracted), which is not even symmetric.
-    if frobenius <= 2 * torch.finfo(op.dtype).eps ** 0.5 or norm == 0:
+    # What is left of an exact identity is rounding, which is not even symmetric.
+    if frobenius <= rounding_of(op.dtype) or norm == 0:
         return frobenius
     return float(spectral_norm(op - kron)) / norm
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import inf, sqrt
+from math import hypot, inf, sqrt
 
 import torch
 from torch import Tensor
@@ -16,6 +16,11 @@ from .nearest import against_inputs
 
 EXACT_FLOPS = 1e12
 _PROBES = 16
+
+
+def rounding_of(dtype: torch.dtype) -> float:
+    """How far ‖H - A ⊗ B‖ / ‖H‖ may be off where it comes from the squares of both and their product."""
+    return 4 * sqrt(torch.finfo(dtype).eps)
 
 
 class Distances:
@@ -44,12 +49,14 @@ class Distances:
         return (self._by_columns(kron) if self.method == "columns" else self._by_pairs(kron)), 0.0
 
     def relative(self, kron: Kronecker) -> tuple[float, float]:
-        """‖H - A ⊗ B‖_F / ‖H‖_F, and its standard error."""
+        """‖H - A ⊗ B‖_F / ‖H‖_F, and its standard error; rounding is part of it, where squares were subtracted."""
         (gap, gap_stderr), (norm, norm_stderr) = self.squared(kron), self.norm
-        if not gap > 0 or not norm > 0:
+        if not norm > 0:
             return 0.0, 0.0
-        value = sqrt(gap / norm)
-        return value, 0.5 * value * (gap_stderr / gap + norm_stderr / norm)
+        value = sqrt(max(gap, 0.0) / norm)
+        drawn = 0.5 * value * (gap_stderr / gap + norm_stderr / norm) if gap > 0 else 0.0
+        rounding = rounding_of(self.op.dtype) if self.method == "pairs" else 0.0
+        return value, drawn + hypot(value, rounding) - value
 
     @cached_property
     def norm(self) -> tuple[float, float]:

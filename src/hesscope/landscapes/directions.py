@@ -21,6 +21,7 @@ from .losses_at import flat_parameters
 from .optimiser_step import OptimizerStep
 
 KNOWN = ("eigenvectors", "gradient", "random")
+_SHORTEST = 1e-100  # a length whose square is a number
 BETWEEN, STEP, FILTERS = (-0.25, 1.25), (-1.0, 3.0), (-1.0, 1.0)
 
 
@@ -151,6 +152,6 @@ def _checked(vector: Tensor, problem: Problem, what: str) -> Tensor:
     if vector.is_complex() or not bool(torch.isfinite(vector).all()):
         refuse(f"{what} must be real and finite", "nan, inf or complex numbers", "Look at where it comes from.")
     flat = vector.detach().to(problem.device, torch.float64)
-    if not bool((flat != 0).any()):
-        refuse(f"{what} must lead somewhere", "zero everywhere", "Are both ends the same?")
+    if not float(torch.linalg.vector_norm(flat)) > _SHORTEST:
+        refuse(f"{what} must lead somewhere", "zero everywhere, to rounding", "Are both ends the same?")
     return flat

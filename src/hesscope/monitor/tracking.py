@@ -23,6 +23,7 @@ from .warm_start import WarmStart
 ROUNDING = 4.0  # units of rounding of ‖H‖ that the residual of a converged pair has
 # Errors in units of ‖r‖²/λ, measured along training: half of them are below 2.5, nine of ten below 9.
 CAUTION = 10.0
+SURE = 0.1  # of the tolerance: the residual with which a reading from a random start counts as the top
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ def track(
     """Rayleigh-Ritz on the vectors of the last reading, then on residuals, until both errors are at most `tol`.
 
     At most `most` products. `fresh` mixes a random vector into the start: a vector that has converged spans a space of
-    its own, in which another one that has overtaken it is never seen.
+    its own, in which another one that has overtaken it is not seen. Such a reading, as one from nothing, goes on until the second pair of its space is no rival either.
     """
     before, basis = op.count, KrylovBasis(op)
     known = None if start is None else start.to(torch.empty(0, dtype=op.dtype, device=op.device))
@@ -93,14 +94,31 @@ def track(
         drawn = drawn / float(op.layout.norms(drawn))
         first = drawn if first is None else joined_columns([first[:, :1] + drawn, first[:, 1:]])
     basis.append(first)
+    sure = known is None or fresh
     for _ in range(min(basis.pending, most)):
         basis.process(1)
     while True:
         plain, other = _plain_top(basis), None if pencil is None else _pencil_top(basis, pencil)
-        done = basis.size > 1 and plain.within(tol) and (other is None or other.within(tol))
-        if done or op.count - before >= most or not _expand(basis, plain, other, pencil):
-            left = WarmStart.of(basis, pencil, known)
-            return TrackedTops(plain, other, basis, op.count - before, left)
+        within = basis.size > 1 and plain.within(tol) and (other is None or other.within(tol))
+        rival = _rival(basis, plain, tol) if sure and within else None
+        if (within and rival is None) or op.count - before >= most:
+            break
+        if not (_expand(basis, plain, other, pencil) if rival is None else _process(basis, basis.C @ rival)):
+            break
+    return TrackedTops(plain, other, basis, op.count - before, WarmStart.of(basis, pencil, known))
+
+
+def _rival(basis: KrylovBasis, plain: Top, tol: float) -> Array | None:
+    """The Ritz vector in which a larger eigenvalue may hide: the top one itself while its residual could hold one near by,
+    the second while an eigenvalue within its residual could be the largest.
+
+    A space that holds little of the top rests on the next eigenvalue for a while as if that were it.
+    """
+    values, y, residuals = basis.ritz()
+    if plain.residual > SURE * tol * abs(plain.value):
+        return y[:, -1]
+    beyond = basis.size > 1 and values[-2] + residuals[-2] > plain.value + tol * abs(plain.value)
+    return y[:, -2] if beyond else None
 
 
 def _plain_top(basis: KrylovBasis) -> Top:
@@ -154,9 +172,14 @@ def _expand(basis: KrylovBasis, plain: Top, other: Top | None, pencil: Pencil | 
         lead = basis.append(direction[:, None])
     else:
         lead = (basis.C @ plain.coordinates)[:, None]
+    return _process(basis, lead)
+
+
+def _process(basis: KrylovBasis, lead: Array) -> bool:
+    """A product with this combination of what is pending; whether there was anything."""
     if basis.pending == 0:
         return False
     if np.linalg.norm(lead) > 0:
-        basis.lead(lead)
+        basis.lead(lead.reshape(-1, 1))
     basis.process(1)
     return True

@@ -43,13 +43,21 @@ def scattered_examples(batches: Iterable[Any], count: int, rng: Rng) -> list[Any
         return None
     known = [size or 0 for size in sizes]
     places = torch.randperm(sum(known), generator=rng.torch(), device="cpu")[:count].sort().values
-    groups: list[Any] = []
+    pieces: list[Any] = []
     start = 0
     for batch, size in zip(batches, known, strict=False):
         here = places[(places >= start) & (places < start + size)] - start
         start += size
         if len(here):
-            _add(groups, take(batch, here))
+            pieces.append(take(batch, here))
+    return together(pieces)
+
+
+def together(pieces: Iterable[Any]) -> list[Any]:
+    """Pieces of batches, joined where their shapes allow it."""
+    groups: list[Any] = []
+    for piece in pieces:
+        _add(groups, piece)
     return groups
 
 

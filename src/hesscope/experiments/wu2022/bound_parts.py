@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import InputError
 from ...pacbayes import PosteriorMethod, Settings
 from ...pacbayes.settings import METHODS
 from ...plots.style import MUTED, THEORY, panel_grid
@@ -51,18 +52,25 @@ def run(config: Config) -> Findings:
     methods: dict[str, PosteriorMethod] = {"whole": METHODS["local"]}
     methods |= {part: replace(METHODS["local"], **without) for part, (_, without) in PARTS.items()}
     data: dict[str, Any] = {}
+    measured: dict[str, Measured] = {}
     for name, method in methods.items():
         if name == "scales" and prepared.examples < ENOUGH:
             continue
         progress(f"{row.name}: {name}")
-        data[name] = summary(prepared, row, training, method, settings)
+        try:
+            data[name] = summary(prepared, row, training, method, settings)
+        except InputError:
+            if name == "whole":
+                raise
+            # The same settings served the whole method: without this part it leads to weights that are no numbers.
+            measured[name] = (1 / data["whole"]["bound"], f"diverges, against {data['whole']['bound']:.4f}")
     whole = data["whole"]["bound"]
-    measured: dict[str, Measured] = {
+    measured |= {
         part: (data[part]["bound"] / whole, f"{data[part]['bound']:.4f} against {whole:.4f}")
         for part in PARTS
         if part in data
     }
-    if "scales" not in data:
+    if "scales" not in data and "scales" not in measured:
         measured["scales"] = f"fewer than {ENOUGH:,} examples: one scale either way"
     return data, measured
 

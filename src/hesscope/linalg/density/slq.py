@@ -142,6 +142,8 @@ class SlqRun(Resumable):
     def _probe(self, index: int) -> Lanczos:
         start = self.op.layout.draw(self.rng.child("probe", index), 1, "normal", self.op.dtype, self.op.device)
         lanczos = Lanczos(self.op, start, self.outside, self.plan.full, self.room)
+        # Beside large eigenvalues outside of the chain, what is left of a rank is rounding: it ends the chain.
+        lanczos.scale = float(np.abs(self.outliers).max(initial=0.0))
         if self._loaded is not None:
             lanczos.restore(*self._loaded)
             self._loaded = None
