@@ -35,7 +35,7 @@ ORDER = (
     ("experiments",),
     ("report",),
     ("cli",),
-    ("__init__",),
+    ("__init__", "__main__"),
 )
 ROW = {unit: row for row, units in enumerate(ORDER) for unit in units}
 

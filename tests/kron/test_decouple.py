@@ -238,3 +238,15 @@ def test_alignment_and_ratio() -> None:
     covariance = d.input_autocorrelation - torch.outer(d.input_mean, d.input_mean)
     bound = float(d.input_mean.norm() ** 2 / torch.linalg.matrix_norm(covariance, 2))
     assert d.spectral_ratio() >= bound * (1 - 1e-12)  # (264) without its "- 1"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_rounding_leaves_of_an_exact_product_has_an_error_that_holds_it(seed: int) -> None:
+    """With a squared error, H of a linear layer is a Kronecker product: its error is the difference of equal squares."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 4))
+    problem = hs.Problem.of(model, "mse", (torch.randn(50, 6), torch.randn(50, 4)))
+    found = decouple(problem, "0").errors()
+    assert (found.frobenius <= 2e-3).all()
+    assert (found.frobenius - 1e-6 <= 2 * found.frobenius_stderr).all()
+    assert (found.frobenius_stderr > 0).all()

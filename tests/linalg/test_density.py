@@ -285,3 +285,11 @@ def test_bad_operators_are_refused() -> None:
         spectral_density(Counted(Rotated(np.concatenate([[np.inf], np.ones(499)]))))
     with pytest.raises(InputError, match="products differ by"):
         spectral_density(Dense(general, symmetric=True))
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_what_rounding_leaves_beside_a_few_eigenvalues_is_no_asymmetry(rank: int) -> None:
+    for seed in range(3):
+        draw = torch.randn(700, rank, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        found = spectral_density(Dense(draw @ draw.T), rng=seed)
+        assert found.mean == pytest.approx(float(draw.square().sum()) / 700, rel=1e-9)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hesscope.errors import BudgetExceeded, InputError
-from hesscope.linalg import Eigenpairs, eigenpairs, eigensolver
+from hesscope.linalg import Eigenpairs, eigenpairs, eigensolver, frobenius_norm, trace
 from hesscope.linalg.krylov.multiplicity import LUCK, ruled_out
 from hesscope.linalg.krylov.room import room_on_disk
 from hesscope.operators import Counted, Dense
@@ -327,3 +327,11 @@ def test_lanczos_is_right_for_any_multiplicities(values: list[float], k: int, wh
         run.run(None, 10_000)
     found = run.wanted()[0]
     np.testing.assert_allclose(np.sort(np.abs(found)), np.sort(np.abs(spectrum[goal.select(spectrum)])), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-140, 1e140])
+def test_matrices_whose_squares_are_no_numbers_are_refused(scale: float) -> None:
+    matrix = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for ask in (eigenpairs, frobenius_norm, trace):
+        with pytest.raises(InputError, match="must be between"):
+            ask(Dense(scale * (matrix + matrix.T)), max_products=20)

@@ -49,14 +49,15 @@ class Distances:
         return (self._by_columns(kron) if self.method == "columns" else self._by_pairs(kron)), 0.0
 
     def relative(self, kron: Kronecker) -> tuple[float, float]:
-        """‖H - A ⊗ B‖_F / ‖H‖_F, and its standard error; rounding is part of it, where squares were subtracted."""
+        """‖H - A ⊗ B‖_F / ‖H‖_F, and its standard error: 0 where it is exact, and not so small that rounding shows in it."""
         (gap, gap_stderr), (norm, norm_stderr) = self.squared(kron), self.norm
         if not norm > 0:
             return 0.0, 0.0
         value = sqrt(max(gap, 0.0) / norm)
         drawn = 0.5 * value * (gap_stderr / gap + norm_stderr / norm) if gap > 0 else 0.0
         rounding = rounding_of(self.op.dtype) if self.method == "pairs" else 0.0
-        return value, drawn + hypot(value, rounding) - value
+        shows = value <= 10 * rounding
+        return value, drawn + (hypot(value, rounding) - value if shows else 0.0)
 
     @cached_property
     def norm(self) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from ..operators import Counted, LinearOperator, Matrix, as_operator
 # A Hessian product in float32 through a saturated network is off by up to a few per cent; a matrix that is not
 # symmetric is off by its whole size.
 ASYMMETRY = 0.05
+SMALLEST, LARGEST = 1e-100, 1e100  # what can be squared twice
 
 
 def innermost(op: LinearOperator) -> LinearOperator:
@@ -39,14 +40,22 @@ def prepare(given: Matrix, symmetric: bool = True) -> Counted:
 
 
 def multiply(op: LinearOperator, block: Tensor) -> Tensor:
-    """A V, refused with the operator's name when it is not finite."""
+    """A V, refused with the operator's name when it is not finite, or so small or large that its squares are not numbers."""
     out = op.apply(block)
     # The norm is a sum over all processes, so that every one of them refuses together.
-    if not bool(torch.isfinite(op.layout.norms(out)).all()):
+    norms = op.layout.norms(out)
+    if not bool(torch.isfinite(norms).all()):
         refuse(
             f"products of {innermost(op)!r} must be finite",
             "NaN or infinity",
             "Check the loss and its gradient at these parameters; a smaller loss scale or float64 may help.",
+        )
+    largest = float(norms.max()) if norms.numel() else 0.0
+    if largest > LARGEST or (largest < SMALLEST and float(op.layout.sum((out != 0).sum().double()))):
+        refuse(
+            f"products of {innermost(op)!r} must be between {SMALLEST:.0e} and {LARGEST:.0e} in size",
+            f"{largest:.1e}" if largest else "less",
+            "Scale the loss or the matrix, and the results back.",
         )
     return out
 

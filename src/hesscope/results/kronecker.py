@@ -21,8 +21,7 @@ class KroneckerComparison(Result):
     """The exact layer Hessian H beside E[M] ⊗ E[x xᵀ].
 
     `overlap[j-1]` is that of the top-j eigenspaces. `spectral_error` is ‖H - K‖/‖H‖, `frobenius_error` the same in
-    Frobenius norm, with its standard error (rounding alone where it is exact). `curvature` says how M was computed, and
-    whether exactly.
+    Frobenius norm (exact where `frobenius_stderr` is 0). `curvature` says how M was computed, and whether exactly.
     """
 
     _pictured = True
