@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import hesscope as hs
+from hesscope.operators import Layout
 
 from . import models
 
@@ -104,6 +105,15 @@ def _afresh(network: str, do: Callable[[Any], object]) -> Callable[[], Work]:
     return prepare
 
 
+def _orthogonal(count: int, length: int) -> Work:
+    from hesscope.linalg.krylov.orthogonal import project_out
+
+    layout, draw = Layout(length), hs.Rng(0).torch()
+    rows = torch.randn(count, length, generator=draw).mul_(length**-0.5)
+    vector = torch.randn(1, length, generator=draw)
+    return lambda: project_out(layout, rows.T, vector.T)
+
+
 WORKS: dict[str, Callable[[], Work]] = {
     "Problem.of, MLP": _afresh("mlp", lambda problem: None),
     "Problem.of and a first product, MLP": _afresh(
@@ -159,6 +169,7 @@ WORKS: dict[str, Callable[[], Work]] = {
         "f200", lambda problem: hs.eigenpairs(hs.layer_hessian(problem, "fc1"), k=50, tol=1e-3)
     ),
     "head of 50,257 tokens": _of_problem("language_head", lambda problem: hs.output_block_norms(problem, sampled=1000)),
+    "a vector orthogonal to 12, 20 million entries": lambda: _orthogonal(12, 20_000_000),
     "check, LeNet": _afresh("lenet", lambda problem: hs.check(problem)),
 }
 
