@@ -160,7 +160,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         )
     figure.supxlabel("lr · λ / edge at the checkpoint", fontsize=10)
     axes[0][0].set_ylabel("predicted / measured onset")
-    axes[0][-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.8))
+    axes[0][-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return {"onset": figure}
 
 

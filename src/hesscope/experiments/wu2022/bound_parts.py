@@ -83,12 +83,18 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     bars.bar(place, [outcome.data[name]["bound"] for name in names], width=0.7, label="certified bound")
     errors = [outcome.data[name]["test_error"] for name in names]
     bars.bar(place, errors, width=0.7, color=MUTED, label="test error, stochastic network")
+    diverged = [c.id for c in outcome.claims if c.id not in outcome.data and c.value is not None]
+    if diverged:
+        beyond = len(names) + np.arange(len(diverged))
+        bars.bar(beyond, 1.0, width=0.7, fill=False, hatch="//", edgecolor=MUTED, label="no bound: diverges")
     bars.axhline(outcome.data["whole"]["bound"], color=THEORY, lw=1, ls=":")
     labels = ["whole", *(f"no {name}" for name in names[1:])]
-    bars.set_xticks(place, labels, rotation=35, ha="right")
+    ticks = [*labels, *(f"no {name}" for name in diverged)]
+    bars.set_xticks(np.arange(len(ticks)), ticks, rotation=35, ha="right")
     bars.set_ylabel("error")
     bars.set_title(f"{outcome.config['row']}, {outcome.config['epochs']} epochs")
-    bars.legend(fontsize=8)
+    bars.set_ylim(0, 1.4 * bars.dataLim.ymax)  # room for the legend above the bars
+    bars.legend(fontsize=8, loc="upper right")
     for name, label in zip(names, labels, strict=True):
         course = outcome.data[name]["history"][:, 1]
         lead = name == "whole"
