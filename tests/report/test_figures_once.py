@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from hesscope.plots.analysis import pictures_of
 from hesscope.plots.layers import norms_panel
-from hesscope.plots.picture import Bars, Curve, Panel, layer_spans, span_ticks
+from hesscope.plots.picture import Axis, Bars, Curve, Panel, layer_spans, span_ticks
 from hesscope.plots.static import figure_of
 from hesscope.report.interactive import specification
 from hesscope.results.blocks import BlockNorms
@@ -77,3 +78,33 @@ def test_hostile_names_draw_as_they_are() -> None:
         for panel in picture.panels:
             FigureCanvasAgg(figure_of([panel])).draw()
         assert "<script>" not in str(specification(picture))
+
+
+def test_long_names_beside_each_other_leave_room_for_the_axes(tmp_path: Path) -> None:
+    """Layers of transformers: matplotlib gives up its layout, and crops, where names take all of a figure."""
+    names = tuple(f"layers.{number}.self_attn.out_proj" for number in range(3))
+    k = np.arange(1.0, 6.0)
+    bars = tuple(Bars(f"{kind} error", names, np.full(3, 0.175), "measured") for kind in ("Frobenius", "spectral"))
+    curves = tuple(Curve(f"{name}, {kind}", k, 1 / k, "cycle0") for name in names for kind in ("exact", "Kronecker"))
+    axes = Axis("relative error of the Kronecker form", percent=True), Axis("eigenvalue", "log")
+    panels = [
+        Panel("Error", "x", bars, Axis(), axes[0]),
+        Panel("Overlap", "x", curves[::2], Axis("dimension j of the top eigenspace"), Axis("overlap")),
+        Panel("Eigenvalues", "x", curves, Axis("rank"), axes[1]),
+    ]
+    figure = figure_of(panels)
+    for ending in ("pdf", "png"):
+        figure.savefig(tmp_path / f"drawn.{ending}")
+    for axis in figure.axes:
+        assert axis.get_position().height > 0.4
+        legend = axis.get_legend().get_window_extent()
+        assert legend.x1 <= figure.get_window_extent().x1
+    assert "17.5%" in [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+
+def test_bars_without_a_number_keep_their_place() -> None:
+    heights = np.array([np.nan, np.nan, 0.5, np.nan])
+    axis = figure_of([Panel("x", "x", (Bars("error", tuple("abcd"), heights, "accent"),), Axis(), Axis())]).axes[0]
+    low, high = axis.get_xlim()
+    assert low < -0.4
+    assert high > 3.4

@@ -29,12 +29,21 @@ def figure_of(panels: Sequence[Panel]) -> Any:
     figure, axes = panel_grid(len(panels), columns, width=width, height=height)
     engine: Any = figure.get_layout_engine()
     engine.set(w_pad=0.1, h_pad=0.1)
-    for axis, panel in zip(axes, panels, strict=True):
-        _draw(figure, axis, panel)
+    lines = [_draw(figure, axis, panel) for axis, panel in zip(axes, panels, strict=True)]
+    # Names above the axes and turned ones below take height from the axes, unless the figure grows by it.
+    names = max(
+        (len(group) for panel in panels for mark in panel.marks if isinstance(mark, Bars) for group in mark.groups),
+        default=0,
+    )
+    rows = -(-len(panels) // columns)
+    figure.set_figheight(
+        figure.get_figheight() + rows * (0.17 * max(0, max(lines) - 1) + (0.05 * names if len(panels) > 1 else 0))
+    )
     return figure
 
 
-def _draw(figure: Any, axis: Any, panel: Panel) -> None:
+def _draw(figure: Any, axis: Any, panel: Panel) -> int:
+    """Draw one panel; how many lines of names stand above it."""
     bars = [mark for mark in panel.marks if isinstance(mark, Bars)]
     for mark in panel.marks:
         if isinstance(mark, Curve):
@@ -53,14 +62,23 @@ def _draw(figure: Any, axis: Any, panel: Panel) -> None:
         axis.invert_yaxis()
     elif (named := sum(not isinstance(mark, Band) for mark in panel.marks)) > 1:
         # Above the axes, where no curve can run through it.
-        columns = 1 if named > 6 else min(named, 2)
         beside = named > 6
+        columns = 1 if beside else _columns(axis)
         place = (
             {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
             if beside
             else {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
         )
         axis.legend(frameon=False, fontsize=8, ncols=columns, **place)
+        return 0 if beside else -(-named // columns)
+    return 0
+
+
+def _columns(axis: Any) -> int:
+    """Two names beside each other where the panel is wide enough for them."""
+    inches = axis.figure.get_figwidth() / axis.get_subplotspec().get_gridspec().ncols
+    longest = max(len(name) for name in axis.get_legend_handles_labels()[1])
+    return 2 if 2 * (0.5 + 0.065 * longest) <= inches - 0.8 else 1
 
 
 def _curve(axis: Any, curve: Curve) -> None:
@@ -75,7 +93,7 @@ def _curve(axis: Any, curve: Curve) -> None:
         markerfacecolor="none" if curve.marker == "open diamond" else ink,
         color=ink,
         linewidth=1.5,
-        label=_plain(curve.name),
+        label=_plain(curve.name, 36),
     )
 
 
@@ -91,6 +109,7 @@ def _bars(axis: Any, bars: list[Bars]) -> None:
     if len(groups) > 8:
         turned = {"rotation": 90, "fontsize": max(4, min(8, 160 // len(groups)))}
     axis.set_xticks(np.arange(len(groups)), [_plain(group, 24) for group in groups], **turned)
+    axis.set_xlim(-0.7, len(groups) - 0.3)  # also where the outer ones have no bar
 
 
 def _heat(figure: Any, axis: Any, heat: Heat) -> None:
@@ -129,7 +148,7 @@ def _axis(axis: Any, which: str, described: Axis) -> None:
     if described.counts:
         getattr(axis, f"{which}axis").get_major_locator().set_params(integer=True)
     if described.percent:
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}%")
     if described.label:
         getattr(axis, f"set_{which}label")(_plain(described.label))
     if which == "x":

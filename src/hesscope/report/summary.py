@@ -45,7 +45,7 @@ def _sharpness(a: Analysis) -> str:
 
 def _trace(a: Analysis) -> str:
     value = float(a.trace)
-    error = "exact" if a.trace.exact else f"± {a.trace.stderr:.1g}"
+    error = "exact" if a.trace.exact else f"± {a.trace.stderr:.2g}"
     effective = f"; λ_max alone is {a.sharpness / value:.0%} of it" if value > 0 else ""
     return f"tr H = {value:.4g} ({error}) over {a.size:,} parameters{effective}"
 
