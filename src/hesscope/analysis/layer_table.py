@@ -14,18 +14,17 @@ from ..curvature.given_problem import need_problem
 from ..errors import refuse
 from ..kron import Decoupling, decouplable_layers
 from ..kron.frobenius import Distances
-from ..layers.example_factors import example_columns, is_factored, row_count
+from ..layers.example_factors import example_columns, row_count
 from ..linalg import eigenpairs, frobenius_norm, trace
 from ..linalg.validation import require_positive
 from ..measure import Array
-from ..memory import free_bytes
 from ..operators import Dense, LinearOperator
 from ..operators.autocast import own_types
 from ..results.kronecker import KroneckerComparison
 from ..results.layers import LayerTable
 from ..rng import Rng
 from .context import Context
-from .layer_prices import expected_products, parameters_by_layer
+from .layer_prices import expected_products, factor_room, factored_sizes, layer_sizes, parameters_by_layer
 from .layers import decouplings, second_derivative_passes
 
 Errors = Mapping[str, tuple[float, float]]
@@ -92,10 +91,9 @@ def measure_layers(
         found = np.array([getattr(rows[layer], name) for layer in blocks], dtype=np.float64)
         return found[:, 0], found[:, 1]
 
-    sizes = dict(zip(problem.space.names, problem.space.shapes, strict=True))
     return LayerTable(
         tuple(blocks),
-        np.array([sum(float(np.prod(sizes[name])) for name in names) for names in blocks.values()]),
+        np.array(list(layer_sizes(problem).values()), dtype=np.float64),
         *both("trace"),
         *both("top"),
         *both("norm"),
@@ -139,8 +137,7 @@ def _from_examples(
     rows = row_count(problem)
     if rows is None:
         return {}
-    sizes = dict(zip(problem.space.names, problem.space.shapes, strict=True))
-    room = min(0.2 * free_bytes(torch.device("cpu")), 1e9) / (torch.finfo(problem.dtype).bits // 8)
+    room, factored = factor_room(problem), factored_sizes(problem)
     found: dict[str, _Row] = {}
     group: list[str] = []
     held = 0.0
@@ -156,10 +153,8 @@ def _from_examples(
         group.clear()
         return columns is not None
 
-    for layer, names in blocks.items():
-        entries = rows * sum(float(np.prod(sizes[name])) for name in names)
-        if entries > room or not is_factored(problem, names):
-            continue
+    for layer, size in factored.items():
+        entries = float(rows * size)
         if held + entries > room and group:
             if not finish():
                 return {}

@@ -33,7 +33,7 @@ from ..structure import norm_products
 from ..structure.sampled.shared_norms import can_share
 from ..structure.source import source_of
 from .config import AnalyzeConfig
-from .layer_prices import expected_products
+from .layer_prices import expected_flops, expected_products
 from .prices import Prices
 
 # What a reader would miss most, per stage; divided by its price it decides what is left out.
@@ -177,7 +177,8 @@ def _wishes(
         found.append(Wish(LANDSCAPE, ((None, wide * (PASSES * PASS * cost.gradient + 6 * cost.product)),)))
     table = expected_products(problem) if config.per_layer else None
     if table is not None and table <= config.most_products:
-        found.append(Wish(LAYER_TABLE, ((None, table * cost.product + 10 * cost.gradient),)))
+        price = table * cost.product + 10 * cost.gradient + expected_flops(problem) * cost.flop
+        found.append(Wish(LAYER_TABLE, ((None, price),)))
     if checkpoints:
         each = (CHECKPOINT_PRODUCTS + TRACE_PRODUCTS) * cost.product + 12 * cost.gradient
         limit = None if budget is None else TRACE_PRODUCTS

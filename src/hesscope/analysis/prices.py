@@ -18,16 +18,19 @@ from ..operators import LinearOperator
 from ..rng import Rng
 
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIDE = 512
 PATIENCE = 5.0  # seconds of a first product, beyond which it is not repeated for a better price
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds of a gradient over all data, and of a product with H and with G once their graphs are there."""
+    """Seconds of a gradient over all data, of a product with H and with G once their graphs are there, and of one operation of
+    a product of matrices."""
 
     gradient: float
     product: float
     gauss_newton: float
+    flop: float = 0.0
 
 
 def parse_budget(given: Any) -> float | None:
@@ -50,9 +53,21 @@ def measure_prices(problem: Problem, gradient: float, hessian: Hessian, G: Gauss
     vector = hessian.layout.draw(Rng(0).child("prices"), 1, "normal", problem.dtype, problem.device)
     patience = math.inf if problem.distributed else PATIENCE  # processes multiply together
     times = [gradient, *(0.0 if op is None else _seconds(op, vector, patience) for op in (hessian, G))]
+    times.append(_seconds_per_flop(problem))
     if problem.distributed:  # one plan for all processes
         times = same_everywhere(times)
     return Prices(*times)
+
+
+def _seconds_per_flop(problem: Problem) -> float:
+    """Of a product of matrices in the problem's type, from a small one."""
+    a = torch.ones(_SIDE, _SIDE, dtype=problem.dtype, device=problem.device)
+    times = []
+    for _ in range(3):
+        started = deadline.now()
+        a @ a
+        times.append(deadline.now() - started)
+    return min(times) / (2.0 * _SIDE**3)
 
 
 def _seconds(operator: LinearOperator, vector: torch.Tensor, patience: float) -> float:
