@@ -225,6 +225,15 @@ def test_the_proof_is_made_on_examples_that_the_loss_counts(labelled: int, loss:
                 hs.Hessian(problem) @ torch.ones(problem.space.size)
 
 
+def test_the_only_labels_may_be_in_the_last_of_many_batches() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), Applies(WRONG["custom function"]), nn.Linear(5, 2))
+    batches = [(torch.randn(2, 3), torch.full((2,), -100)) for _ in range(300)]
+    batches[-1][1][0] = 1
+    with pytest.raises(DerivativeError, match="every derivative must be right"):
+        hs.Hessian(hs.Problem.of(model, "cross_entropy", batches)) @ torch.ones(32)
+
+
 @pytest.mark.parametrize("off", [0.0, 1e-4])
 def test_a_gradient_that_differs_from_its_graph_by_a_constant_is_seen(off: float) -> None:
     """Differences of gradients do not show a constant; their mean does, beside the gradient as a graph."""

@@ -84,7 +84,8 @@ def track(
     """Rayleigh-Ritz on the vectors of the last reading, then on residuals, until both errors are at most `tol`.
 
     At most `most` products. `fresh` mixes a random vector into the start: a vector that has converged spans a space of
-    its own, in which another one that has overtaken it is not seen. Such a reading, as one from nothing, goes on until the second pair of its space is no rival either.
+    its own, in which another one that has overtaken it is not seen. Such a reading, as one from nothing, goes on until
+    the second pair of its space is no rival either.
     """
     before, basis = op.count, KrylovBasis(op)
     known = None if start is None else start.to(torch.empty(0, dtype=op.dtype, device=op.device))

@@ -21,7 +21,7 @@ from .probing import is_large
 if TYPE_CHECKING:
     from ..problem import Problem
 
-_TRIES = 200  # evaluations of a part of a batch: where examples see each other, one alone may count nowhere
+_TRIES = 200  # evaluations of parts of batches: where examples see each other, one alone may count nowhere
 
 
 @differentiable()
@@ -102,7 +102,7 @@ class _Search:
                 return
 
     def _by_halves(self, batch: Any, places: Tensor, count: int) -> Iterator[Tensor]:
-        self.tries += 1
+        self.tries += len(places) < (examples_in(batch) or 0)  # whole batches are looked at until one has some
         if not len(places) or count <= 0 or self.tries > _TRIES or not _counts(self.problem, take(batch, places)):
             return
         if len(places) == 1:
