@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader, Dataset
 from ..errors import refuse
 from .data import Batches, examples_in, in_batches, is_example_tuple
 from .losses.parsing import SeparableLoss
-from .processes import any_process
 
 if TYPE_CHECKING:
     from .problem import Problem
@@ -20,7 +19,7 @@ def cut_in_batches(problem: Problem, data: Any, batch_size: int) -> Problem:
     """Tensors of more examples than that, in batches where they do not see each other; all else as it is."""
     batch: Any = next(iter(problem.batches), None)
     large = is_example_tuple(data, may_be_empty=True) and len(data[0]) > batch_size
-    anywhere = any_process(large, problem.device) if problem.distributed else large
+    anywhere = problem._anywhere(large)
     if not (anywhere and problem.divisible and large):
         return problem
     cut = problem._copy(batches=Batches(in_batches(batch, batch_size), float("inf"), True))

@@ -80,3 +80,9 @@ class ShardedLayout(Layout):
         with together():
             dist.all_gather(list(torch.split(whole, self._part)), padded)
         return whole[: self.size]
+
+    def agreed(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        with together():
+            dist.broadcast(x, 0)
+        return x

@@ -14,7 +14,6 @@ from ..curvature.engines.backward import linear_at, noise_like
 from ..curvature.engines.memory import is_out_of_memory
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem, ScalarLoss
-from ..curvature.processes import any_process
 from ..curvature.proofs.independence import halves_add_up
 from ..errors import HesscopeError
 from ..rng import Rng
@@ -40,21 +39,17 @@ def hold_everywhere(problem: Problem, found: Mapping[str, LayerFacts], alone: bo
     for batch in problem.batches:
         if (examples_in(batch) or 0) < 2:  # no halves, which are looked at already
             changed.look(batch)
-    if _anywhere(problem, mixed):
+    if problem._anywhere(mixed):
         return None
-    other = {name: changed.why.get(name, OTHERWISE) for name in exact if _anywhere(problem, name in changed.why)}
+    other = {name: changed.why.get(name, OTHERWISE) for name in exact if problem._anywhere(name in changed.why)}
     linear = {name: layer for name, layer in exact.items() if layer.gauss_newton and name not in other}
     bent = _bent_somewhere(problem, linear.values())
-    bent = {name for name in linear if _anywhere(problem, name in bent)}
+    bent = {name for name in linear if problem._anywhere(name in bent)}
     settled = {
         name: replace(layer, exact=False, gauss_newton=False, reason=other[name]) if name in other else layer
         for name, layer in found.items()
     }
     return {name: replace(layer, gauss_newton=False) if name in bent else layer for name, layer in settled.items()}
-
-
-def _anywhere(problem: Problem, flag: bool) -> bool:
-    return any_process(flag, problem.device) if problem.distributed else flag
 
 
 class _Changed:

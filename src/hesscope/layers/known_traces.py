@@ -20,6 +20,7 @@ from ..curvature.gradient_mode import differentiable
 from ..curvature.hessian import CurvatureOperator, FunctionalHessian
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem
+from ..curvature.processes import from_every
 from ..linalg.completion import FEW, MOST
 from ..linalg.estimates.estimate import mean_of_forms
 from ..linalg.estimates.traces import trace as generic_trace
@@ -63,17 +64,23 @@ def _known_trace(
     exact = not parts.curved and not parts.rest and parts.exact_columns
     size = problem.space.size
     affordable = max_products is None or max_products >= size
-    if size <= (parts.columns if exact else FEW if affordable else SMALL):
+    few = FEW if affordable else SMALL
+    if size <= (parts.columns if exact else few):
         return None  # all of it by products costs no more, and is exact
     rng = rng.child("known trace")
     shares = 1 + bool(parts.curved) + bool(parts.rest)
     # Where all products are affordable, a quarter of what they cost must do; then they take over.
-    most = _MOST_DRAWS if exact or size > MOST else max(_DRAWS, size // (4 * shares))
-    limit = most if max_products is None else max_products // shares
+    fewer = _MOST_DRAWS if size > MOST else max(_DRAWS, size // (4 * shares))
+    limit = max_products // shares if max_products is not None else _MOST_DRAWS if exact else fewer
     if limit < max(_DRAWS, facts.columns if parts.exact_columns else 0):
         return None  # products alone keep within the budget
+    summed = parts.by_columns() if parts.exact_columns else None
+    if exact and summed is None:  # some example is several rows, as those without a label are none
+        if size <= few:
+            return None
+        limit = min(limit, fewer)
     target = tol / math.sqrt(shares)
-    value, stderr, passes, method = parts.gauss_newton(target, rng, limit)
+    value, stderr, passes, method = summed or parts.by_signs(target, rng, limit)
     if parts.curved:
         extra, more_stderr, more = _functional_trace(op, parts.curved, value, target, rng, limit)
         value, stderr, passes = value + extra, math.hypot(stderr, more_stderr), passes + more
@@ -99,18 +106,21 @@ def known_diagonal(op: CurvatureOperator, max_products: int | None, with_functio
         return None
     if max_products is not None and not parts.columns_fit(max_products):
         return None
-    total, passes = zeros(problem), 0
+    total, passes, other = zeros(problem), 0, False
     for batch in parts.gradients.pieces():
         run = parts.gradients.capture(batch)
         assert isinstance(run.terms, OutputLoss)
         if not one_row_each(run, batch):
-            return None
+            other = True
+            break
         columns = run.terms.columns()
         squares = parts.gradients.squares(run, map(run.terms.column, range(columns)), entries=True)
         passes = max(passes, columns)
         total += problem.space.pack([squares.get(name) for name in problem.space.names], total)
-    value = problem.all_sum(total).mul_(problem.scale).cpu().numpy()
-    return Estimate(value, np.zeros_like(value), passes, "gauss-newton columns", exact=True)
+    if problem._anywhere(other):
+        return None
+    value = problem.all_sum(total).mul_(problem.scale)[op.layout.local].cpu().numpy()
+    return Estimate(value, np.zeros_like(value), _most(problem, passes), "gauss-newton columns", exact=True)
 
 
 class _Parts:
@@ -133,14 +143,6 @@ class _Parts:
         if not self.any_columns:
             self.covered = []
 
-    def gauss_newton(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
-        """tr G over the covered parameters: value, standard error, backward passes, method."""
-        value, passes = self._by_columns_once() if self.exact_columns else (None, 0)
-        if value is not None:
-            return value, 0.0, passes, "gauss-newton columns"
-        value, stderr, more, method = self._by_signs(tol, rng, limit)
-        return value, stderr, passes + more, method
-
     def columns_fit(self, limit: int) -> bool:
         """Whether exact sums stay within so many passes: asked of all data, for one forward pass, before any is spent."""
         if tuple(self.covered) in _KNOWN.get(self.problem, {}):
@@ -154,30 +156,36 @@ class _Parts:
         # Summed over processes, so that all of them decide alike.
         return not float(self.problem.all_sum(torch.tensor([other], dtype=torch.float64, device=self.problem.device)))
 
-    def _by_columns_once(self) -> tuple[float | None, int]:
-        """The trace of H finds that of G on its way: whoever asks for the other one gets it without a pass."""
-        known = _KNOWN.setdefault(self.problem, {})
+    def by_columns(self) -> tuple[float, float, int, str] | None:
+        """tr G over the covered parameters, its error, the backward passes spent, and how; None where some example is several
+        rows.
+
+        The trace of H finds that of G on its way: whoever asks for the other one gets it without a pass.
+        """
+        known, how = _KNOWN.setdefault(self.problem, {}), "gauss-newton columns"
         key = tuple(self.covered)
         if key in known:
-            return known[key], 0
+            return known[key], 0.0, 0, how
         value, passes = self._by_columns()
-        if value is not None:
-            known[key] = value
-        return value, passes
+        if value is None:
+            return None
+        known[key] = value
+        return value, 0.0, passes, how
 
     def _by_columns(self) -> tuple[float | None, int]:
-        """The trace, unless some example is several rows, and the passes spent."""
         total, passes = torch.zeros(2, dtype=torch.float64, device="cpu"), 0
         for batch, run in self._runs():
             assert isinstance(run.terms, OutputLoss)
-            total[1] += not one_row_each(run, batch)
+            if not one_row_each(run, batch):
+                total[1] = 1.0
+                break
             columns = run.terms.columns()
             squares = self.gradients.squares(run, map(run.terms.column, range(columns)), entries=False)
             total[0] += total_of(squares, self.covered)
             passes = max(passes, columns)
         # Summed over processes, so that all of them decide alike.
         value, other = self.problem.all_sum(total).tolist()
-        return None if other else value * self.problem.scale, passes
+        return None if other else value * self.problem.scale, _most(self.problem, passes)
 
     def _runs(self) -> Iterator[tuple[Any, Capture]]:
         """All data, piece by piece; data of one piece that was run already is not run again."""
@@ -187,7 +195,7 @@ class _Parts:
         for batch in self.gradients.pieces():
             yield batch, self.gradients.capture(batch)
 
-    def _by_signs(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
+    def by_signs(self, tol: float, rng: Rng, limit: int) -> tuple[float, float, int, str]:
         samples: list[float] = []
         while True:
             count = max(1, min(_DRAWS, limit - len(samples)))
@@ -209,13 +217,18 @@ class _Parts:
         return torch.distributed.get_rank() if self.problem.distributed else 0
 
 
+def _most(problem: Problem, passes: int) -> int:
+    """Of all processes, of which one may have no data."""
+    return max(from_every(passes)) if problem.distributed else passes
+
+
 def _functional_trace(
     op: CurvatureOperator, names: list[str], value: float, tol: float, rng: Rng, limit: int
 ) -> tuple[float, float, int]:
     """tr R over the named parameters: all products where they are few, else Hutchinson's estimator."""
     block = FunctionalHessian(op.problem).restricted(op.problem.space.only(names))
     n = block.shape[0]
-    if n <= max(2, limit) and n <= _MOST_DRAWS // 4 and not op.problem.distributed:
+    if n <= max(2, limit) and n <= _MOST_DRAWS // 4:
         return float(block.dense().double().trace()), 0.0, n
     samples: list[float] = []
     while True:

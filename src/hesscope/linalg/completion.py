@@ -24,7 +24,7 @@ def pays(op: Counted, spent: int, limit: int, reached: float, wanted: float) -> 
     before that is decided. What is known by then counts, so that n products are never exceeded.
     """
     n = op.shape[0]
-    if not SMALL < n <= min(MOST, limit) or op.layout.local_size != n or reached <= wanted:
+    if not SMALL < n <= min(MOST, limit) or reached <= wanted:
         return False
     needed = spent * (reached / wanted) ** 2 if wanted > 0 else float("inf")
     return (needed > n and spent * 1.25 > n / 2) or spent * 1.25 > n
@@ -44,21 +44,23 @@ def completed(
     state: Arrays | None = None,
     earlier: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """An orthonormal basis B of the whole space and A B, in float64, for the n − 2k products that are not known yet.
+    """An orthonormal basis B of the whole space and A B, in float64, for the n − 2k products that are not known yet: of both
+    the rows of this process.
 
     `begun`: what a killed run had of them; with a `store` it goes there 64 by 64, beside `state`, and names count down from −1.
     """
-    op, known = sketch.op, joined_columns([sketch.q, sketch.omega]).double()
+    op, layout = sketch.op, sketch.op.layout
+    known = layout.gather(joined_columns([sketch.q, sketch.omega])).double()
     images = joined_columns([sketch.z, sketch.y]).double()
-    basis, r = torch.linalg.qr(known, mode="complete")
-    count = known.shape[1]
+    whole, r = (layout.agreed(part) for part in torch.linalg.qr(known, mode="complete"))
+    basis, count = whole[layout.local], known.shape[1]
     inside = torch.linalg.solve_triangular(r[:count], images, upper=True, left=False)
     before = op.count
     outside = torch.zeros(len(basis), 0, dtype=op.dtype, device="cpu") if begun is None else begun
     outside = outside.to(device=op.device, dtype=torch.float64)
     small, vectors = sketch.state()
     for part in (
-        torch.split(basis[:, count + outside.shape[1] :], 64, dim=1) if count + outside.shape[1] < len(basis) else ()
+        torch.split(basis[:, count + outside.shape[1] :], 64, dim=1) if count + outside.shape[1] < len(whole) else ()
     ):
         outside = joined_columns([outside, multiply(op, part.to(op.dtype)).double()])
         if store is not None:
@@ -67,7 +69,7 @@ def completed(
             store.save(own, [*vectors, *rest], [*vectors.values(), *rest.values()])
     # Products are those with the rounded vectors; of a basis in float32 that is all the difference.
     images = joined_columns([inside, outside])
-    cross = basis.T @ images
+    cross = layout.inner(basis, images)
     size = float(torch.linalg.matrix_norm(cross))
     require_symmetry(op, float(torch.linalg.matrix_norm(cross - cross.T)) / 2, size)
     return basis, images

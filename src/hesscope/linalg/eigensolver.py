@@ -16,7 +16,7 @@ from ..operators.tensors import tensor_of
 from ..results.spectra import Bools, Eigenpairs
 from ..rng import Rng
 from .checked import with_check
-from .exact import exact_symmetric, is_small
+from .exact import exact_spectrum, is_small
 from .krylov.room import room_on_disk
 from .krylov.run import Goal, KrylovRun, Which
 from .memory import vectors_that_fit
@@ -104,16 +104,14 @@ def _checked_start(given: Tensor | Array, op: Counted) -> Tensor:
 
 
 def _dense(op: Counted, goal: Goal, before: int) -> Eigenpairs:
-    matrix = exact_symmetric(op)
-    all_values, all_vectors = torch.linalg.eigh(matrix)
-    spectrum = all_values.cpu().numpy()
+    spectrum, all_vectors, matrix = exact_spectrum(op)
     chosen = goal.select(spectrum)
     values = spectrum[chosen]
     vectors = all_vectors[:, torch.as_tensor(chosen.copy(), device=matrix.device)].to(op.dtype)
     gap = matrix @ vectors.double() - vectors.double() * torch.as_tensor(values, device=matrix.device)
     residuals = torch.linalg.vector_norm(gap, dim=0).cpu().numpy()
     converged = residuals <= goal.threshold(values, float(np.abs(spectrum).max()), op.dtype)
-    return Eigenpairs(values, vectors, residuals, converged, op.count - before, goal.tol)
+    return Eigenpairs(values, vectors[op.layout.local], residuals, converged, op.count - before, goal.tol)
 
 
 def _block(op: LinearOperator, goal: Goal, block: int | None) -> int:

@@ -16,16 +16,15 @@ SMALL = 200
 
 
 def is_small(op: Counted, limit: int | None = None, least: int = 0) -> bool:
-    """Whether the whole matrix is the cheapest way, and within `limit` products; never for sharded vectors."""
+    """Whether the whole matrix is the cheapest way, and within `limit` products."""
     n = op.shape[1]
-    return n <= max(SMALL, least) and (limit is None or n <= limit) and op.layout.local_size == n
+    return n <= max(SMALL, least) and (limit is None or n <= limit)
 
 
 def exact_matrix(op: Counted) -> Tensor:
-    """The whole matrix in float64."""
-    n = op.shape[1]
+    """The whole matrix in float64, in every process that shares its vectors."""
     # Through the counter, so that the cost is the same whether or not the operator happens to hold its matrix.
-    matrix = op.apply(torch.eye(n, dtype=op.dtype, device=op.device)).double()
+    matrix = op.unit_products(0, op.shape[1]).double()
     if not all_finite(matrix):
         refuse(
             f"products of {innermost(op)!r} must be finite", "NaN or infinity", "Check the loss at these parameters."
@@ -41,7 +40,9 @@ def exact_symmetric(op: Counted) -> Tensor:
     return (matrix + matrix.T) / 2
 
 
-def exact_spectrum(op: Counted) -> tuple[Array, Tensor]:
-    """All eigenvalues (ascending) and eigenvectors in float64."""
-    values, vectors = torch.linalg.eigh(exact_symmetric(op))
-    return values.cpu().numpy(), vectors
+def exact_spectrum(op: Counted) -> tuple[Array, Tensor, Tensor]:
+    """All eigenvalues (ascending) and eigenvectors of the whole matrix, and the matrix, in float64."""
+    matrix = exact_symmetric(op)
+    # Of one matrix, every machine may take other vectors.
+    values, vectors = (op.layout.agreed(part) for part in torch.linalg.eigh(matrix))
+    return values.cpu().numpy(), vectors, matrix

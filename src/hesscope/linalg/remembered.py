@@ -29,12 +29,12 @@ class Remembered(Counted):
     def if_small(op: Counted, limit: int | None = None) -> Counted:
         """The operator that remembers, where the whole matrix is affordable; the operator itself elsewhere."""
         n = op.shape[1]
-        small = n <= MOST and n == op.shape[0] == op.layout.local_size and (limit is None or n <= limit)
+        small = n <= MOST and n == op.shape[0] and (limit is None or n <= limit)
         return Remembered(op) if small else op
 
     @property
     def basis(self) -> Tensor:
-        """Orthonormal columns that were multiplied."""
+        """Orthonormal columns that were multiplied; the rows of this process."""
         return self._held[0, : self._known].T
 
     @property
@@ -50,8 +50,8 @@ class Remembered(Counted):
     def fill(self) -> Tensor:
         """The images of a whole orthonormal basis, for as many products as are left."""
         if not self.full:
-            whole, _ = torch.linalg.qr(self.basis, mode="complete")
-            for part in torch.split(whole[:, self._known :], 64, dim=1):
+            whole, _ = torch.linalg.qr(self.layout.gather(self.basis), mode="complete")
+            for part in torch.split(self.layout.agreed(whole)[self.layout.local, self._known :], 64, dim=1):
                 self._learn(part)
         return self.images
 
@@ -64,16 +64,20 @@ class Remembered(Counted):
         mine = [vectors[name] for name in sorted(vectors, reverse=True) if name < 0]
         if mine:
             self._known = len(mine) // 2
-            self._held = torch.stack(mine).view(-1, 2, self.shape[1]).transpose(0, 1).contiguous().to(self.device)
+            self._held = (
+                torch.stack(mine).view(-1, 2, self.layout.local_size).transpose(0, 1).contiguous().to(self.device)
+            )
 
     def solution(self, damping: float, b: Tensor, floor: float) -> Tensor:
         """(A + damping · I)⁻¹ b of what is known whole, without directions whose curvature is at most `floor` roundings."""
-        whole = self.images @ self.basis.T
-        values, vectors = torch.linalg.eigh((whole + whole.T) / 2)
+        layout = self.layout
+        whole = layout.gather(self.images) @ layout.gather(self.basis).T
+        values, vectors = (layout.agreed(part) for part in torch.linalg.eigh((whole + whole.T) / 2))
         values = values + damping
         sure = values.abs() > floor * torch.finfo(self.dtype).eps * values.abs().max()
         inverse = torch.where(sure, 1 / torch.where(sure, values, 1.0), 0.0)
-        found: Tensor = vectors @ (inverse[:, None] * (vectors.T @ b.double()))
+        rows = vectors[layout.local]
+        found: Tensor = rows @ (inverse[:, None] * layout.inner(rows, b))
         return found.to(b.dtype)
 
     def afresh(self, vector: Tensor) -> Tensor:
@@ -85,16 +89,16 @@ class Remembered(Counted):
         return out
 
     def _apply(self, block: Tensor) -> Tensor:
-        asked = block.double()
+        asked, layout = block.double(), self.layout
         for column in asked.T[:, :, None] if not self.full else ():
-            rest, size = column, float(column.norm())
+            rest, size = column, float(layout.norms(column))
             for _ in range(2):  # twice is enough for orthogonality to rounding
-                rest = rest - self.basis @ (self.basis.T @ rest)
-            left = float(rest.norm())
+                rest = rest - self.basis @ layout.inner(self.basis, rest)
+            left = float(layout.norms(rest))
             # What rounding of the vectors themselves leaves is no direction.
             if left > 4 * torch.finfo(self.dtype).eps * size and not self.full:
                 self._learn(rest / left)
-        return (self.images @ (self.basis.T @ asked)).to(block.dtype)
+        return (self.images @ layout.inner(self.basis, asked)).to(block.dtype)
 
     def _apply_adjoint(self, block: Tensor) -> Tensor:
         return self._apply(block)  # symmetric, or nothing would be known of the adjoint

@@ -69,6 +69,10 @@ class Layout:
         """The whole `(size, k)` from the local `(n, k)`."""
         return a
 
+    def agreed(self, x: Tensor) -> Tensor:
+        """What every process has computed alike, to the last bit, as the first one has it."""
+        return x
+
     def draw(self, rng: Rng, k: int, kind: Draw, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Random columns, the same numbers for every layout and device: column j comes from `rng.child(j)`."""
         columns = torch.empty(k, self.local_size, dtype=dtype, device=device)

@@ -1,7 +1,8 @@
 """Inner products of vectors with millions of entries: short pieces in their own type, the sums of pieces in float64.
 
-A float32 sum of 4,096 terms is right to its rounding, and what thousands of pieces round adds up as a random walk, to less than one
-part in 10⁸: converting every entry to float64 instead takes three times as long, which on long vectors shows beside products.
+Even a library that adds one by one rounds a float32 sum of m terms as a random walk, and so do the pieces: of N entries, m / √(3 N)
+roundings of float32, three parts in 10⁸ of a million. Converting every entry to float64 instead takes many times as long, which on
+long vectors shows beside products.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor
 
 LONG = 1 << 20  # entries from which on it pays
-_PIECE = 4096
-_TOGETHER = 256  # pieces at a time, so that their sums stay small beside the vectors
+_PIECE = 1024
+_TOGETHER = 1024  # pieces at a time, so that their sums stay small beside the vectors
 _UNDERFLOW = 1e-28  # a sum above it has lost nothing below the smallest float32
 
 

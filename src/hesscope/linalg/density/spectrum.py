@@ -60,7 +60,7 @@ def spectral_density(
     counted = prepare(op)
     before = counted.count
     if is_small(counted, None, _exact_up_to(probes, steps, tol, method)):
-        values, _ = exact_spectrum(counted)
+        values, *_ = exact_spectrum(counted)
         return _assemble([], values, (), (0.0, 0.0), counted.count - before, "exact", counted.shape[0])
     arguments = {"probes": probes, "steps": steps, "tol": tol, "method": method, "rng": source}
     if method == "chebyshev":

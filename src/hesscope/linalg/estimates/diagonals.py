@@ -84,7 +84,7 @@ def _ready(op: Matrix, tol: float, limit: int | None, rng: Rng | int | None) -> 
 
 
 def _exact(value: Tensor, op: Counted, before: int) -> Estimate:
-    array = value.cpu().numpy()
+    array = value[op.layout.local].cpu().numpy()
     return Estimate(array, np.zeros_like(array), op.count - before, "dense", exact=True)
 
 

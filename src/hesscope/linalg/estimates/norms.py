@@ -49,7 +49,7 @@ def frobenius_norm(
             warnings.simplefilter("ignore")  # what sampling misses is multiplied out
         square = grown(SquaredNorm(known, source), "sketch", 2 * tol, limit, "squared norm")
     if isinstance(known, Remembered) and square.stderr > 2 * tol * float(square.value):
-        value = float(torch.linalg.matrix_norm(known.fill()))
+        value = float(torch.linalg.vector_norm(known.layout.norms(known.fill())))
         return Estimate(value, 0.0, counted.count - before, "all products", exact=True)
     return _root(square, counted.count - before)
 

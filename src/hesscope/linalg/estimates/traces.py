@@ -107,8 +107,7 @@ def estimate_trace(
 ) -> Estimate:
     """The estimator called `method`, grown."""
     estimator, before = METHODS[method](op, rng), op.count
-    n = op.shape[0]
-    if n <= min(limit, estimator.cost * estimator.least) and op.layout.local_size == n:
+    if op.shape[0] <= min(limit, estimator.cost * estimator.least):
         # Two or three probes say next to nothing of their own error, and the whole matrix costs no more than enough.
         return Estimate(float(torch.trace(exact_symmetric(op))), 0.0, op.count - before, "all products", exact=True)
     require_products(limit, 2 * estimator.cost, method)
@@ -148,7 +147,8 @@ def grown(
             and (begun is not None or pays(op, spent, limit, stderr, tol * abs(value)))
         ):
             basis, images = completed(estimator.sketch, begun, store, {"room": np.array(room)}, spent)
-            return Estimate(float((basis * images).sum()), 0.0, op.count - before, "all products", exact=True)
+            whole = float(op.layout.sum((basis * images).sum()))
+            return Estimate(whole, 0.0, op.count - before, "all products", exact=True)
         # Few probes flatter their own standard error, and stopping by it picks the flattering ones: start with enough.
         step = estimator.least if estimator.probes == 0 else max(1, estimator.probes // 4)
         affordable = (limit - (op.count - before)) // estimator.cost
