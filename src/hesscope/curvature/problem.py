@@ -40,7 +40,7 @@ from .proofs.counting_examples import few_examples
 from .proofs.determinism import refuse_random_modules
 from .proofs.first_look import look_at_first_batch
 from .proofs.independence import are_independent
-from .proofs.probing import exact, is_large, probe_of
+from .proofs.probing import exact, give_back_of, is_large, probe_of
 from .settings import check_settings, need_float_type
 from .spread import Spread, spread_out, whole_tensors
 from .value_facts import of_values
@@ -153,6 +153,7 @@ class Problem:
         check_own_loss(problem, data is not None)
         if model is not theirs:
             spread_out(problem)
+        give_back_of(problem)
         return problem
 
     @property

@@ -18,6 +18,7 @@ from ...errors import refuse
 from ...scratch import scratch_bytes, scratch_folder
 from ..data import bytes_of, examples_in, first_examples, halves, in_batches_of, in_larger_batches, tensors_of
 from ..problem import Problem
+from ..proofs.probing import give_back_of
 from .memory import bytes_in_graph, counting_saved_bytes, is_out_of_memory
 from .saved_elsewhere import CountedOperations, GraphFile, HalfPrecision, NoRoom
 
@@ -121,6 +122,7 @@ class KeptGraphs(ABC, Generic[_Graph]):
                 self.problem.memory_budget.release(self.kept_bytes)
                 self.kept_batches = self.kept_bytes = 0
                 raise
+            give_back_of(self.problem)
             self._built = True
             weakref.finalize(self, self.problem.memory_budget.release, self.kept_bytes)
 

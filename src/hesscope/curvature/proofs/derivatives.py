@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ...errors import DerivativeError, HesscopeError, refuse
-from ...memory import give_back
 from ...rng import Rng
 from ..data import examples_in, map_tensors
 from ..engines.backward import hessian_product, random_direction
@@ -26,7 +25,7 @@ from ..models.wide_precision import InFloat64
 from ..problem import Problem
 from ..spread import gathered
 from .faulty_modules import find_faulty_modules
-from .probing import is_large, on_few_examples, without_values
+from .probing import give_back_of, is_large, on_few_examples, without_values
 from .shortening import shortened
 from .trial import FLOAT32, FLOAT64, Precision, Trial
 
@@ -86,8 +85,7 @@ def prove_jacobian(problem: Problem) -> Proof:
 def _once(problem: Problem, what: str, gap_of: GapOf) -> Proof:
     if what not in problem.proofs:
         problem.proofs[what] = _proof(problem if problem.spread is None else gathered(problem), what, gap_of)
-        if problem.lean:
-            give_back()
+        give_back_of(problem)
     found: Proof = problem.proofs[what]
     return found
 

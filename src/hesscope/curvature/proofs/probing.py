@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...memory import give_back
 from ..data import Batches, examples_in
 from ..models.evaluation import ScalarLoss
 from ..models.state import cast
@@ -22,6 +23,12 @@ _SHARED = 1 << 22  # the same where processes share the work so that each holds 
 def is_large(problem: Problem) -> bool:
     """Whether a copy of the parameters in float64 is a burden."""
     return 8 * problem.space.size >= (_SHARED if problem.lean else _LARGE)
+
+
+def give_back_of(problem: Problem) -> None:
+    """Return what a stage has freed to the system, where that is much beside what is kept: glibc would hold half as much again."""
+    if problem.lean or is_large(problem):
+        give_back()
 
 
 def probe_of(problem: Problem) -> Problem:

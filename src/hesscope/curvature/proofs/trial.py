@@ -17,6 +17,7 @@ from ..models.evaluation import gradient_of, value_of
 from ..problem import Problem
 from .differences import STEPS, Parts, best_gap
 from .folding import LARGE, folded, folded_shape, handed_on
+from .probing import give_back_of
 
 TOLERANCE = 1e-5
 _AT_ONCE = 1 << 26  # entries of a direction that is pulled back
@@ -71,6 +72,7 @@ class Trial:
         """∇L against differences of L, H v by double backward against differences of ∇L, and ∇L as a graph against ∇L."""
         precision, units = self.precision, list(self.scales.values())
         slope, size, gradient, product = self._derivatives()
+        give_back_of(self.problem)
         known: dict[float, Parts] = {}  # gradients at the first step, which mostly serves both comparisons
 
         def loss(step: float) -> Parts:
