@@ -201,8 +201,13 @@ def test_wrong_derivatives_are_refused_by_the_first_product(name: str) -> None:
 
 @pytest.mark.parametrize("labelled", [1, 20])
 @pytest.mark.parametrize("loss", ["cross_entropy", "masked"])
-def test_the_proof_is_made_on_examples_that_the_loss_counts(labelled: int, loss: str) -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_the_proof_is_made_on_examples_that_the_loss_counts(
+    labelled: int, loss: str, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of examples drawn at random few have a label here: on the others all derivatives are zero, right or wrong."""
+    if large:
+        monkeypatch.setattr("hesscope.curvature.proofs.probing._LARGE", 0)
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(300, 3, generator=generator), torch.full((300,), -100)
     y[torch.randperm(300, generator=generator)[:labelled]] = 1

@@ -16,6 +16,7 @@ import hesscope as hs
 from hesscope.curvature.engines.graphs import GradientGraphs
 from hesscope.curvature.engines.memory import counting_saved_bytes, parse_bytes
 from hesscope.curvature.proofs import independence
+from hesscope.curvature.proofs.derivatives import prove_hessian
 from hesscope.curvature.proofs.independence import examples_to_look_at
 from hesscope.errors import HesscopeError, InputError
 from hesscope.linalg.memory import vectors_that_fit
@@ -55,6 +56,63 @@ def measure(kind: str, memory: str) -> None:
     hs.eigenpairs(H, k=1, tol=0.9, max_products=3)
     kept = H._engine.kept_batches / len(batches)
     print(json.dumps({"plan": plan.bytes, "share": plan.kept, "kept": kept, "peak": status("VmHWM") - before}))
+
+
+def measure_gaps() -> None:
+    """What a process holds after many graphs went to a file, one after the other."""
+    torch.manual_seed(0)
+    wide = [nn.Sequential(nn.LayerNorm(256), nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)) for _ in range(4)]
+    model = nn.Sequential(nn.Linear(64, 256), *wide, nn.Linear(256, 10))
+    batches = [(torch.randn(400, 64), torch.randint(0, 10, (400,))) for _ in range(24)]
+    problem = hs.Problem.of(model, "cross_entropy", batches, memory="1MB")
+    prove_hessian(problem)
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    before, H = status("VmRSS"), hs.Hessian(problem)
+    H @ torch.ones(problem.space.size)
+    assert H._engine._file is not None
+    print(json.dumps({"file": H._engine._file.size, "held": status("VmRSS") - before}))
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to measure")
+def test_graphs_in_a_file_leave_no_gaps_in_memory(tmp_path: Path) -> None:
+    """The nodes of graphs stay, and lie between what went to the file: the system gets that back."""
+    child = Child(measure_gaps, folder=tmp_path)
+    assert child.wait() == 0, child.err
+    found = json.loads(child.out)
+    assert found["file"] > 500e6
+    assert found["held"] < 0.12 * found["file"]
+
+
+class OneTextAtATime(nn.Module):
+    """A vocabulary of 20,000 behind texts of 512 tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(20_000, 16), nn.Linear(16, 20_000, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.embedding(tokens))).transpose(1, 2)
+
+
+def measure_texts() -> None:
+    """What a problem of several long texts takes to be made."""
+    torch.manual_seed(0)
+    tokens, labels = (torch.randint(0, 20_000, (8, 512)) for _ in range(2))
+    few = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    hs.Hessian(hs.Problem.of(few, "cross_entropy", (torch.randn(9, 4), torch.arange(9) % 2))) @ torch.ones(23)
+    gc.collect()
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    hs.Problem.of(OneTextAtATime(), "cross_entropy", (tokens, labels), batch_size=1)
+    print(json.dumps({"peak": status("VmHWM") - before}))
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to measure")
+def test_a_problem_of_long_texts_is_made_beside_their_logits(tmp_path: Path) -> None:
+    """Three texts are looked at in float64, and eight as they are: not many times as much for what is derived from them."""
+    child = Child(measure_texts, folder=tmp_path)
+    assert child.wait() == 0, child.err
+    assert json.loads(child.out)["peak"] < 4 * (3 * 512 * 20_000 * 8)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to measure")

@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from ...errors import refuse
+from ...memory import give_back
 from ...scratch import scratch_bytes, scratch_folder
 from ..data import bytes_of, examples_in, first_examples, halves, in_batches_of, in_larger_batches, tensors_of
 from ..problem import Problem
@@ -163,13 +164,15 @@ class KeptGraphs(ABC, Generic[_Graph]):
             return None
         try:
             with self._file.saving(self._own(batch)):
-                return list(self._pieces(batch))
+                graphs = list(self._pieces(batch))
         except NoRoom:
             return None
         except RuntimeError as error:
             if _HOOKED not in str(error):
                 raise
             return None
+        give_back()  # the nodes that stay lie between what went: of many graphs, most of the memory would be such gaps
+        return graphs
 
     def _own(self, batch: Any) -> set[int]:
         """Addresses of what is in memory anyway."""

@@ -32,6 +32,7 @@ _FUNCTIONS: dict[Any, str] = {
     F.smooth_l1_loss: "smooth_l1",
     F.binary_cross_entropy_with_logits: "bce",
 }
+_AT_ONCE = 1 << 21  # outputs that both losses are compared on, in float64 and with some ten tensors of their size
 
 
 class SeparableLoss:
@@ -95,25 +96,55 @@ class SeparableLoss:
 
     def _compare(self, outputs: Tensor, targets: Tensor) -> None:
         """The written-out loss must have the value and the gradient of the user's own; else autograd takes its place."""
-        assert self._closed_form is not None
-        with torch.enable_grad():
-            z = outputs.detach().double().requires_grad_()
-            terms = self._closed_form(z, targets.double() if targets.is_floating_point() else targets)
-            if not terms.count > 0:
-                return  # nothing counts here: another batch decides
-            ours = terms.total() / terms.count if self.mean else terms.total()
-            try:
-                wide = copy.deepcopy(self.module).double()
-                theirs = wide(class_second(z, targets), targets.double() if targets.is_floating_point() else targets)
-                mine, own = (torch.autograd.grad(value, z)[0] for value in (ours, theirs))
-            except HesscopeError:
-                raise
-            except Exception:
-                return
-        same = _close(ours.detach(), theirs.detach()) and _close(mine, own)
+        outputs, wide = outputs.detach(), targets.double() if targets.is_floating_point() else targets
+        few = _leading(outputs, wide)
+        same = None if few is None else self._same(*few)
+        same = self._same(outputs, wide) if same is None else same
+        if same is None:
+            return  # nothing counts here: another batch decides
         self._agrees = True
         if not same:
             self._closed_form = None
+
+    def _same(self, outputs: Tensor, targets: Tensor) -> bool | None:
+        """Whether both are the same here; None where nothing counts, or the user's own cannot be had."""
+        form, own = self._closed_form, copy.deepcopy(self.module).double()
+        assert form is not None
+
+        def ours(z: Tensor) -> Tensor | None:
+            terms = form(z, targets)
+            if not terms.count > 0:
+                return None
+            return terms.total() / terms.count if self.mean else terms.total()
+
+        def theirs(z: Tensor) -> Tensor:
+            found: Tensor = own(class_second(z, targets), targets)
+            return found
+
+        try:
+            mine = _with_gradient(ours, outputs)
+            given = None if mine is None else _with_gradient(theirs, outputs)
+        except HesscopeError:
+            raise
+        except Exception:
+            return None
+        return None if mine is None or given is None else _close(mine[0], given[0]) and _close(mine[1], given[1])
+
+
+def _leading(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The first examples, where all of them are many numbers to compare at once; None where they are not, or do not come apart."""
+    if outputs.numel() <= _AT_ONCE or not targets.ndim or len(targets) != len(outputs):
+        return None
+    count = max(1, _AT_ONCE * len(outputs) // outputs.numel())
+    return outputs[:count], targets[:count]
+
+
+def _with_gradient(loss: Callable[[Tensor], Tensor | None], outputs: Tensor) -> tuple[Tensor, Tensor] | None:
+    """A loss and its gradient, in float64."""
+    with torch.enable_grad():
+        z = outputs.double().requires_grad_()
+        value = loss(z)
+        return None if value is None else (value.detach(), torch.autograd.grad(value, z)[0])
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

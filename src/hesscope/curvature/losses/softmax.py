@@ -10,6 +10,8 @@ from torch import Tensor
 from .base import OutputLoss, random_signs
 from .row_draws import RowDraws
 
+_PIECE = 16_000_000  # bytes of logits whose value is summed at once: some six tensors of this size live meanwhile
+
 
 class SoftmaxLoss(OutputLoss):
     """ℓ_r = T_r log Σ_c e^(f_c) - Σ_c t_c f_c, with T = Σ_c t_c: weighted hard labels, or soft targets.
@@ -60,6 +62,18 @@ class SoftmaxLoss(OutputLoss):
         # The largest logit is taken as the origin; where it is infinite there is none, and the loss is no number.
         origin = self.f.detach().gather(-1, self.top).squeeze(-1)
         return (self.weight * log_norm - linear + (origin - origin)).sum()
+
+    @property
+    def value(self) -> Tensor:
+        step = max(1, _PIECE // max(1, self.f.shape[-1] * self.f.element_size()))
+        if len(self.f) <= step:
+            return super().value
+        pieces = (self._rows(slice(start, start + step)).value for start in range(0, len(self.f), step))
+        return torch.stack(list(pieces)).sum()
+
+    def _rows(self, here: slice) -> SoftmaxLoss:
+        labels, soft = (None if t is None else t[here] for t in (self.labels, self.soft))
+        return SoftmaxLoss(self.f.detach()[here], self.count, self.weight[here], labels, soft)
 
     def _minus_targets(self, scale: Tensor, labels: Tensor) -> Tensor:
         """scale · (p - e_label), with the label's entry -(1 - p_label) taken from `rest` where the label is on top."""

@@ -13,6 +13,7 @@ from ...rng import Rng
 from ..data import examples_in, take
 from ..gradient_mode import differentiable
 from ..losses.base import OutputLoss
+from ..losses.softmax import SoftmaxLoss
 from ..models.evaluation import gradient_of
 from ..processes import same_everywhere
 from .independence import examples_to_look_at, scattered_examples, together
@@ -21,6 +22,7 @@ from .probing import is_large
 if TYPE_CHECKING:
     from ..problem import Problem
 
+_MANY = 1 << 22  # logits of a large vocabulary fill memory, and their derivatives several times as much
 _TRIES = 200  # evaluations of parts of batches: where examples see each other, one alone may count nowhere
 
 
@@ -31,7 +33,7 @@ def few_examples(problem: Problem) -> list[Any] | None:
     count = examples_to_look_at(next(iter(problem.batches), None), tensors)
     found = scattered_examples(problem.batches, count, Rng(0).child("probe"))
     counted = False
-    if found and not is_large(problem):  # some token of a long text counts
+    if found and not (is_large(problem) and problem.distributed):  # where processes share the work, none may do more
         found, counted = _that_count(problem, found, count)
     if not problem.distributed:
         return found
@@ -63,15 +65,18 @@ def _whole_counts(problem: Problem, group: Any) -> bool:
 
 def _counts(problem: Problem, batch: Any) -> bool:
     """Whether the loss of these examples depends on the network, as far as first derivatives and curvature tell."""
-    leaves = problem.leaves()
-    terms = problem.evaluate(batch, leaves)
+    terms = problem.evaluate(batch, problem.parameters)
     if isinstance(terms, OutputLoss):
         return bool(_depends(terms).any())
+    leaves = problem.leaves()
+    terms = problem.evaluate(batch, leaves)
     return any(bool(g.any()) for g in gradient_of(terms, leaves, False, True) if g is not None)
 
 
 def _depends(terms: OutputLoss) -> Tensor:
     """By rows."""
+    if isinstance(terms, SoftmaxLoss) and terms.f.numel() > _MANY:
+        return terms.weight != 0
     slope = terms.output_gradient()
     along = torch.randn(slope.shape, generator=Rng(0).child("counting").torch(), dtype=torch.float64, device="cpu")
     return ((slope != 0) | (terms.curvature(along.to(slope)) != 0)).any(-1)
