@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import hesscope as hs
 from hesscope.curvature.engines.graphs import GradientGraphs
@@ -81,6 +82,41 @@ def test_graphs_in_a_file_leave_no_gaps_in_memory(tmp_path: Path) -> None:
     found = json.loads(child.out)
     assert found["file"] > 500e6
     assert found["held"] < 0.12 * found["file"]
+
+
+class Recomputing(nn.Module):
+    """Blocks whose insides are not kept, on one long sequence."""
+
+    def __init__(self, recompute: bool) -> None:
+        super().__init__()
+        wide = [nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(6)]
+        self.blocks, self.recompute = nn.ModuleList(wide), recompute
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + (checkpoint(block, x, use_reentrant=False) if self.recompute else block(x))
+        return x.mean(1)
+
+
+def measure_recomputing(recompute: bool) -> None:
+    torch.manual_seed(0)
+    problem = hs.Problem.of(Recomputing(recompute), "cross_entropy", (torch.randn(1, 2048, 64), torch.tensor([3])))
+    prove_hessian(problem)
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    hs.Hessian(problem) @ torch.ones(problem.space.size)
+    print(json.dumps({"peak": status("VmHWM") - before}))
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to measure")
+def test_a_look_at_recomputed_parts_does_not_hold_them(tmp_path: Path) -> None:
+    peaks = []
+    for recompute in (False, True):
+        child = Child(measure_recomputing, recompute, folder=tmp_path)
+        assert child.wait() == 0, child.err
+        peaks.append(json.loads(child.out)["peak"])
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 class OneTextAtATime(nn.Module):

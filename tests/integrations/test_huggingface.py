@@ -26,6 +26,7 @@ from integrations.tiny_models import (
     llama,
     lora,
     pictures,
+    roberta,
     seeded,
     t5,
     text,
@@ -178,8 +179,33 @@ def test_heads_own_their_slices(make: Any, name: str, axis: int, heads: int) -> 
     slices = labels[:, 0].view(heads, -1)
     assert (slices == slices[:, :1]).all()
     named = [partition.names[k] for k in slices[:, 0]]
-    assert [label.rpartition("[")[2] for label in named] == [f"head {h}]" for h in range(heads)]
+    kinds = [f"{kind} head {h}]" for kind in ("query", "key", "value") for h in range(heads // 3)]
+    expected = kinds if "c_attn" in name else [f"head {h}]" for h in range(heads)]
+    assert [label.rpartition("[")[2] for label in named] == expected
     assert partition.names[int(partition.labels[-1])]  # and everything else has a block, too
+
+
+def test_neurons_of_transformers_own_linear_layers_are_columns() -> None:
+    """GPT-2 writes weights with their inputs first; a neuron has the weights of its output, and its bias."""
+    problem = hs.Problem.of(seeded(gpt2), data=[text(2, 0)])
+    partition = hs.Partition.by("neuron", problem)
+    up = "transformer.h.0.mlp.c_fc"
+    columns = partition.labels[problem.space.slice_of(f"{up}.weight")].view(4, 3)
+    assert (columns == columns[:1]).all()
+    assert len(set(columns[0].tolist())) == 3
+    assert partition.labels[problem.space.slice_of(f"{up}.bias")].tolist() == columns[0].tolist()
+
+
+@pytest.mark.parametrize("layer", ["attn.c_attn", "mlp.c_fc"])
+@pytest.mark.parametrize(("matrix", "curvature"), [(hs.Hessian, "second_derivative"), (hs.GaussNewton, "gauss_newton")])
+def test_layer_hessians_of_transformers_own_linear_layers(layer: str, matrix: Any, curvature: Any) -> None:
+    problem, name = hs.Problem.of(seeded(gpt2), data=[text(2, 0)]), f"transformer.h.0.{layer}"
+    found = hs.layer_hessian(problem, name, curvature=curvature)
+    places = problem.space.slice_of(f"{name}.weight")
+    truth = matrix(problem).dense()[places, places]
+    shape = dict(zip(problem.space.names, problem.space.shapes, strict=True))[f"{name}.weight"]
+    order = torch.arange(truth.shape[0]).view(shape).T.reshape(-1)  # W of z = W x, row by row
+    assert close(found.dense(), truth[order][:, order])
 
 
 def test_a_head_that_is_cut_off_has_no_curvature() -> None:
@@ -283,6 +309,8 @@ BAD = {
     "no head": (lambda: tf.GPT2Model(gpt2().config), text(2, 0), "must return a loss when it is given labels"),
     "too long for gpt2": (gpt2, text(2, 0, 9), "at most 5 tokens, the positions of the model; got 9"),
     "too long for bert": (lambda: bert("MaskedLM"), text(2, 0, 9), "at most 5 tokens"),
+    "too long for roberta": (roberta, {**text(2, 0, 6), "attention_mask": torch.ones(2, 6).long()}, "at most 5 tokens, the positions of the model; got 6"),
+    "kinds of tokens that are not there": (lambda: bert("MaskedLM"), {**text(2, 0), "token_type_ids": tokens(2, 4, 0)}, r"token_type_ids must lie in \[0, 1\)"),
     "lists": (gpt2, {"input_ids": [[1, 2]], "labels": [[1, 2]]}, "return_tensors='pt'"),
     "a tuple": (gpt2, (tokens(2, 4, 0), tokens(2, 4, 0)), "a loss must be given where batches have no names"),
     "no data": (gpt2, None, "a loss must be given where batches have no names"),

@@ -91,6 +91,8 @@ def test_commands_take_a_folder(folder: Path, tmp_path: Path, capsys: Any) -> No
     assert main(["check", f"hf:{folder}", *text]) == 0
     assert "passed" in capsys.readouterr().out
     assert main(["blocks", f"hf:{folder}", *text, "--by", "head", "--out", str(tmp_path / "out")]) == 0
+    assert main(["analyze", f"hf:{folder}", *text, "--budget", "20s", "--out", str(tmp_path / "all")]) == 0
+    assert (tmp_path / "all" / "report.html").stat().st_size > 100_000
     assert main(["check", f"hf:{folder}"]) == 2
     assert "hf:FOLDER needs data; got no --text" in capsys.readouterr().err
     assert main(["check", "--preset", "mlp-digits", *text]) == 2

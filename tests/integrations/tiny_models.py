@@ -117,6 +117,15 @@ def bert(kind: str, **more: Any) -> Any:
     return getattr(tf, f"BertFor{kind}")(config)
 
 
+def roberta() -> Any:
+    """Its first position is the third row of the table: two go to padding."""
+    config = tf.RobertaConfig(
+        vocab_size=VOCABULARY, hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=1, pad_token_id=1,
+        max_position_embeddings=7, type_vocab_size=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    return tf.RobertaForMaskedLM(config)
+
+
 def t5() -> Any:
     config = tf.T5Config(
         vocab_size=VOCABULARY, d_model=2, d_kv=2, d_ff=2, num_layers=1, num_heads=2, dropout_rate=0.0,

@@ -35,6 +35,15 @@ def test_the_largest_layer_is_named() -> None:
     assert "most of it is in out (75%)" in line
 
 
+def test_no_layer_holds_most_of_a_trace_below_zero() -> None:
+    n = np.ones(2)
+    below = np.array([-0.5, -2.0])
+    table = LayerTable(("fc1", "out"), 9 * n, below, 0 * n, n, 0 * n, n, 0 * n, n, 0 * n, n, 0 * n, ("", ""), 0)
+    line = summary_lines(replace(sample(), layer_table=table))[1]
+    assert "most of it is in" not in line
+    assert "no layer holds most of it" in line
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

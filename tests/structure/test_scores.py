@@ -78,7 +78,8 @@ def test_heads_of_torchs_own_attention() -> None:
     x = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     p = Problem.of(seeded(Model()), "cross_entropy", (x, torch.tensor([0, 1, 2, 3])))
     heads = Partition.by("head", p)
-    assert [name for name in heads.names if "in_proj" in name] == [f"attention.in_proj[head {g}]" for g in range(9)]
+    packed = [f"attention.in_proj[{kind} head {h}]" for kind in ("query", "key", "value") for h in range(3)]
+    assert [name for name in heads.names if "in_proj" in name] == packed
     found = block_norms(p, heads)
     whole = float(dense_hessian(p).square().sum())
     assert (found.norms**2).sum() == pytest.approx(whole, rel=1e-10)

@@ -9,6 +9,7 @@ from torch import nn
 
 from ..arguments import need_count
 from ..curvature import Problem
+from ..curvature.models.inputs import positions_of
 from ..errors import refuse
 from .checkpoints import load_model, load_tokenizer
 from .text import BATCH, LENGTH, SEQUENCES, load_tokens, token_batches
@@ -57,8 +58,7 @@ def _mask_token(folder: str | os.PathLike[str]) -> int:
 
 
 def _length(model: nn.Module, length: int | None) -> int:
-    config = getattr(model, "config", None)
-    most = next((n for key in ("max_position_embeddings", "n_positions") if (n := getattr(config, key, None))), None)
+    most = positions_of(model)
     if length is None:
         return min(LENGTH, most) if most else LENGTH
     if most is not None and need_count("length", length) > most:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import refuse
 from ..space import ParameterSpace
+from .kinds import is_input_major
 
 Parts = tuple[list[str], Tensor]  # the names of a tensor's parts, and the part that each entry belongs to
 
@@ -17,6 +18,8 @@ HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads",
 _HEAD_SIZES = ("head_dim", "head_size", "attention_head_size", "key_value_proj_dim", "d_head")
 _BEFORE = ("in_proj", "c_attn", "q_attn", "qkv", "query_key_value", "query", "key", "value", "q", "k", "v")
 AFTER = ("out_proj", "o_proj", "c_proj", "wo", "proj", "out", "dense", "o", "out_lin")
+_PACKED = ("in_proj", "c_attn", "qkv", "qkv_proj", "Wqkv")  # all queries, then all keys, then all values
+_MIXED = ("query_key_value",)  # in some models head by head: which rows are whose is not to be seen
 _PER_HEAD = ("relative_attention_bias",)  # T5: a row for each distance, a column for each head
 
 
@@ -38,13 +41,13 @@ def head_slices(space: ParameterSpace, model: nn.Module) -> dict[str, Parts]:
         projections = {local: child for local, child in module.named_children() if _is_before(local)}
         for local, child in projections.items():
             for name, axis in _tensors(_join(path, local), child, outputs=True):
-                _split(found, shapes, name, _join(path, local), axis, size)
+                _split(found, shapes, name, _join(path, local), axis, size, heads)
         for name, axis in _tensors(*after, outputs=False):
             _split(found, shapes, name, after[0], axis, size)
         for local in module._parameters:
             stem = local.removesuffix("_weight").removesuffix("_bias")
             if _is_before(stem):  # torch's MultiheadAttention
-                _split(found, shapes, _join(path, local), _join(path, stem), 0, size)
+                _split(found, shapes, _join(path, local), _join(path, stem), 0, size, heads)
         for local in _PER_HEAD:
             if isinstance(getattr(module, local, None), nn.Embedding):
                 _split(found, shapes, _join(path, f"{local}.weight"), _join(path, local), 1, 1)
@@ -64,13 +67,29 @@ def along(shape: tuple[int, ...], axis: int, groups: int) -> Tensor:
 
 
 def _split(
-    found: dict[str, Parts], shapes: Mapping[str, tuple[int, ...]], name: str, whose: str, axis: int, size: int
+    found: dict[str, Parts],
+    shapes: Mapping[str, tuple[int, ...]],
+    name: str,
+    whose: str,
+    axis: int,
+    size: int,
+    heads: int = 0,
 ) -> None:
     shape = shapes.get(name)
     if shape is None or axis >= len(shape) or shape[axis] % size:
         return
     groups = shape[axis] // size
-    found[name] = ([f"{whose}[head {g}]" for g in range(groups)], along(shape, axis, groups))
+    found[name] = ([f"{whose}[{part}]" for part in _called(whose, groups, heads)], along(shape, axis, groups))
+
+
+def _called(whose: str, groups: int, heads: int) -> list[str]:
+    """What the slices of a projection are: heads, or those of the queries, keys and values that are packed in it."""
+    local = whose.rpartition(".")[2]
+    others, odd = divmod(groups - heads, 2)
+    if local in _PACKED and others > 0 and not odd:
+        counts = {"query": heads, "key": others, "value": others}
+        return [f"{kind} head {h}" for kind, count in counts.items() for h in range(count)]
+    return [f"{'slice' if local in _MIXED else 'head'} {g}" for g in range(groups)]
 
 
 def _tensors(path: str, layer: nn.Module, outputs: bool) -> Iterator[tuple[str, int]]:
@@ -89,7 +108,7 @@ def _tensors(path: str, layer: nn.Module, outputs: bool) -> Iterator[tuple[str, 
             elif outputs and local.startswith(("lora_magnitude_vector.", "lora_B.")):
                 yield f"{path}.{local}", 0
         return
-    transposed = type(layer).__name__ == "Conv1D" and hasattr(layer, "nf")  # transformers: weights (inputs, outputs)
+    transposed = is_input_major(layer)
     yield f"{path}.weight", int(transposed) if outputs else 1 - int(transposed)
     if outputs:
         yield f"{path}.bias", 0

@@ -19,6 +19,8 @@ def _trace(a: Analysis) -> str:
         return "`hesscope layers` says which layers hold it"
     table = a.layer_table
     first = max(range(len(table.names)), key=lambda k: table.trace[k])
+    if not float(table.trace.sum()) > 0:
+        return "it is not positive: no layer holds most of it, and negative curvature is not noise"
     return f"most of it is in {table.names[first]} ({table.share[first]:.0%}): prune or quantise elsewhere first"
 
 

@@ -274,7 +274,9 @@ class KeptGraphs(ABC, Generic[_Graph]):
         # A graph of all examples that were measured may as well be kept, where reading it computes nothing again.
         few_enough = self.problem.batches.single and size <= _MORE and not self.problem._evaluation.recomputes
         if size < 2 or few_enough or not self.problem.divisible:
-            return GraphSize(0.0, self._whole_bytes(batch) / size, example)
+            # A look at what a checkpointed part saved computes it again, and holds it.
+            whole = self._saved_bytes if self.problem._evaluation.recomputes else self._whole_bytes
+            return GraphSize(0.0, whole(batch) / size, example)
         few, more = min(_FEW, size // 2), min(_MORE, size)
         small, large = (self._saved_bytes(first_examples(batch, count)) for count in (few, more))
         per_example = max(0.0, (large - small) / (more - few))

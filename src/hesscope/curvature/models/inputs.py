@@ -131,19 +131,38 @@ def _explain(model: nn.Module, inputs: Mapping[str, Any], error: Exception) -> N
                 f"tokens from {low} to {high}",
                 "Use the tokenizer of this model, or call model.resize_token_embeddings(size) before training.",
             )
-        positions = _positions(model)
+        positions = positions_of(model)
         if positions is not None and ids.shape[-1] > positions:
             refuse(
                 f"sequences must have at most {positions} tokens, the positions of the model",
                 f"{ids.shape[-1]} tokens in {name}",
                 f"Cut them: tokenizer(..., truncation=True, max_length={positions}).",
             )
+    for name, table in (("token_type_ids", "token_type_embeddings"), ("position_ids", "position_embeddings")):
+        _refuse_beyond(model, inputs.get(name), name, table)
     if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
         refuse(
             "every entry of a batch must be an argument of the model",
             f"{type(error).__name__}: {error}",
             "Leave the entry out in the collator, or pass forward=.",
         )
+
+
+def _refuse_beyond(model: nn.Module, ids: Any, name: str, table: str) -> None:
+    found = [part for path, part in model.named_modules() if path.rpartition(".")[2] == table]
+    rows = min((len(part.weight) for part in found if isinstance(part, nn.Embedding)), default=None)
+    if (
+        rows is None
+        or not isinstance(ids, Tensor)
+        or not ids.numel()
+        or (int(ids.min()) >= 0 and int(ids.max()) < rows)
+    ):
+        return
+    refuse(
+        f"{name} must lie in [0, {rows}), the rows of the model's {table}",
+        f"{int(ids.min())} to {int(ids.max())}",
+        "Leave them out of the batch, or make them with the tokenizer of this model.",
+    )
 
 
 def _rows_of_embedding(model: nn.Module) -> int | None:
@@ -153,6 +172,15 @@ def _rows_of_embedding(model: nn.Module) -> int | None:
         return None
 
 
-def _positions(model: nn.Module) -> int | None:
-    found = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+def positions_of(model: nn.Module) -> int | None:
+    """How many tokens a sequence may have, as the model's configuration says; None where it does not.
+
+    A table of positions with a row for padding (RoBERTa's) begins to count behind that row.
+    """
+    config = getattr(model, "config", None)
+    found = next((n for key in ("max_position_embeddings", "n_positions") if (n := getattr(config, key, None))), None)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        return None
+    tables = (part for name, part in model.named_modules() if name.rpartition(".")[2] == "position_embeddings")
+    padded = [table.padding_idx for table in tables if isinstance(table, nn.Embedding) and len(table.weight) == found]
+    return found - max((place + 1 for place in padded if place is not None), default=0)

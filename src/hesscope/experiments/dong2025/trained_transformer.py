@@ -63,7 +63,7 @@ def run(config: Config) -> Findings:
             probes=config.head_probes,
             rng=rng,
         )
-        heads = replace(heads, layers=tuple(_projection(name, len(heads.names)) for name in heads.names))
+        heads = replace(heads, layers=tuple(_projection(name) for name in heads.names))
         neurons = _some_neurons(problem, model.feed[config.layer], config, rng)
         words = output_block_norms(problem, model.head)
         data[name] = {
@@ -107,13 +107,13 @@ def _some_neurons(problem: Problem, glob: str, config: Config, rng: Rng) -> Bloc
     return block_norms(part, partition, method="stochastic", probes=config.neuron_probes, rng=rng)
 
 
-def _projection(name: str, blocks: int) -> str:
+def _projection(name: str) -> str:
     """What a block of a head belongs to, whether the projections are fused or apart."""
-    found = re.search(r"\.(\w+)\[head (\d+)\]", name)
+    found = re.search(r"\.(\w+)\[(?:(query|key|value) )?head \d+\]", name)
     assert found is not None
-    if found[1] == "qkv":  # three projections and the output, each with as many heads
-        return ("queries", "keys", "values")[int(found[2]) // (blocks // 4)]
-    return {"wq": "queries", "wk": "keys", "wv": "values"}.get(found[1], "output")
+    return {"wq": "queries", "wk": "keys", "wv": "values", "query": "queries", "key": "keys", "value": "values"}.get(
+        found[2] or found[1], "output"
+    )
 
 
 def figures(result: Outcome) -> dict[str, Any]:

@@ -13,14 +13,16 @@ from .base import Roles as Roles
 from .convolution import Convolution
 from .embedding import Embedding
 from .linear import InputMajorLinear, Linear
+from .linear import is_input_major as is_input_major
 from .multihead_attention import attention as attention
 from .normalisation import Normalisation
 from .recurrent import Recurrent
 from .transposed_convolution import TransposedConvolution
 
+_INPUT_MAJOR = InputMajorLinear()
 KINDS: tuple[Kind, ...] = (
     Linear(),
-    InputMajorLinear(),
+    _INPUT_MAJOR,
     Convolution(),
     TransposedConvolution(),
     Embedding(),
@@ -32,6 +34,8 @@ BY_FUNCTION: dict[Callable[..., Any], Kind] = {function: kind for kind in KINDS 
 
 def kind_of_module(module: nn.Module) -> Kind | None:
     """The kind that torch's own modules of this type are, for naming rows; what they really do is seen when they run."""
+    if is_input_major(module):
+        return _INPUT_MAJOR
     return next((kind for kind in KINDS if isinstance(module, kind.modules)), None)
 
 

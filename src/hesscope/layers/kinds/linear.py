@@ -67,6 +67,11 @@ class InputMajorLinear(Linear):
         return matrix.T
 
 
+def is_input_major(module: nn.Module) -> bool:
+    """Whether it is transformers' Conv1D, which cannot be asked for by its type where transformers is not there."""
+    return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
+
+
 class LinearSquares(ExampleSquares):
     """Where an example has one position: |δ|²|x|², and (δ∘δ)ᵀ(x∘x) over examples; else sums of outer products."""
 
