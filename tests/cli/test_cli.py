@@ -233,7 +233,7 @@ def test_warnings_are_one_line_notes(tmp_path: Path, capsys: Capture, monkeypatc
 
 
 def test_failed_check_exits_with_one(mlp: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hesscope.curvature.self_check.check", lambda problem: FAILED)
+    monkeypatch.setattr("hesscope.curvature.self_check.check", lambda problem, half_within: FAILED)
     assert main(["check", mlp]) == 1
     assert "fc1 (Linear)" in capsys.readouterr().out
 

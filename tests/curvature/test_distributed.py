@@ -136,6 +136,21 @@ def uneven_shares(rank: int, part: slice, folder: Path) -> None:
             refused(problem)
 
 
+def of_two_functions(model: nn.Module, loss: Any, part: slice, **settings: Any) -> hs.Problem:
+    torch.manual_seed(0)
+    x, y = torch.randn(50, 4).double(), torch.randint(0, 3, (50,))
+    model = nn.Sequential(nn.Linear(4, 5), model, nn.Linear(5, 3)).double()
+    return hs.Problem.of(model, loss, (x[part], y[part]), distributed=True, **settings)
+
+
+DIFFERING: tuple[Callable[[int, slice], Any], ...] = (
+    lambda rank, part: of_two_functions(nn.Tanh() if rank else nn.Sigmoid(), "cross_entropy", part),
+    lambda rank, part: of_two_functions(nn.LeakyReLU(0.1 * (1 + rank)), "cross_entropy", part),
+    lambda rank, part: of_two_functions(nn.Tanh(), nn.CrossEntropyLoss(label_smoothing=0.1 * rank), part),
+    lambda rank, part: of_two_functions(nn.Tanh(), nn.CrossEntropyLoss(reduction="sum" if rank else "mean"), part),
+)
+
+
 def an_empty_share(rank: int, part: slice, folder: Path) -> None:
     problem = make_problem(part, distributed=True)
     save({**products(problem, folder), **exactly(problem), **completed(part, True)}, folder / f"{rank}.npz")
@@ -143,6 +158,9 @@ def an_empty_share(rank: int, part: slice, folder: Path) -> None:
         hs.analyze(problem)
     with pytest.raises(HesscopeError, match="same model"):
         make_problem(part, distributed=True, seed=rank)
+    for differing in DIFFERING:  # in nothing that is a tensor
+        with pytest.raises(HesscopeError, match="must have the same model, loss and parameters"):
+            differing(rank, part)
     plans = [hs.plan(problem, "eigenpairs", k=2), hs.plan(problem, "trace")]
     save({f"plan {one.task}": [one.products, one.bytes, one.seconds] for one in plans}, folder / f"plans-{rank}.npz")
     dist.barrier()

@@ -335,3 +335,27 @@ def test_data_that_a_model_changes_in_place_is_left_alone() -> None:
     problem.gradient()
     assert torch.equal(data, X)
     assert value == pytest.approx(float(F.cross_entropy(model(X.clone()), Y).detach()), rel=1e-12)
+
+
+class _Forgetful(nn.Module):
+    """Copies itself without what was set after it was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.scale = nn.Linear(4, 3), 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * torch.tanh(self.linear(x))
+
+    def __deepcopy__(self, memo: Any) -> _Forgetful:
+        made = _Forgetful()
+        made.load_state_dict(self.state_dict())
+        return made
+
+
+def test_what_a_models_own_copy_leaves_out_counts() -> None:
+    torch.manual_seed(0)
+    model, x, y = _Forgetful().double(), torch.randn(9, 4).double(), torch.arange(9) % 3
+    model.scale = 5.0
+    problem = hs.Problem.of(model, "cross_entropy", (x, y))
+    assert problem.loss_value() == pytest.approx(float(F.cross_entropy(model(x), y).detach()), rel=1e-12)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import hesscope as hs
 from hesscope.curvature.engines import kept, saved_elsewhere
+from hesscope.curvature.engines.graphs import GradientGraphs
 from hesscope.curvature.engines.saved_elsewhere import CountedOperations, GraphFile
 
 
@@ -183,6 +184,29 @@ def test_half_of_the_digits_are_in_the_error_bars(name: str, dtype: torch.dtype)
     assert abs(float(top.values[0] - truth.values[0])) <= float(top.residuals[0] + truth.residuals[0])
     assert float(top.residuals[0]) >= half.product_error
     assert "half of their digits" in top.check
+
+
+@pytest.mark.parametrize(("share", "within", "method"), [(2.0, 0.05, False), (0.7, 0.05, True), (0.7, 1e-9, False)])
+def test_check_takes_half_of_the_digits_where_that_was_asked_for_and_is_near_enough(
+    share: float, within: float, method: bool
+) -> None:
+    make, data = NETWORKS["convolution"]
+    torch.manual_seed(0)
+    model, (x, y) = make().float().eval(), data()
+    batches = list(zip(x.float().split(3), y.split(3), strict=True))
+    all_graphs = GradientGraphs(hs.Problem.of(model, "cross_entropy", batches)).forecast([3, 3, 3]).total
+    problem = hs.Problem.of(model, "cross_entropy", batches, memory=int(share * all_graphs))
+    exact = hs.Hessian(hs.Problem.of(model, "cross_entropy", batches))  # another problem: memory is shared in one
+    assert hs.check(problem).method != "half"  # only where it was asked for
+    verdict = hs.check(problem, half_within=within)
+    assert verdict.passed
+    assert (verdict.method == "half") == method
+    assert (hs.Hessian(problem).method == "half") == method
+    found = next(m for m in verdict.methods if m.name == "half")
+    block = torch.nn.functional.normalize(torch.randn(exact.shape[1], 20), dim=0)
+    top = abs(float(hs.eigenpairs(exact, k=1, which="magnitude").values[0]))
+    gap = float((exact @ block - hs.Hessian(problem, method="half") @ block).norm(dim=0).max())
+    assert 0 < gap <= found.error * top
 
 
 def test_half_of_the_digits_take_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

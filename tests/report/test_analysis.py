@@ -49,7 +49,7 @@ def test_the_second_opinion_is_right_within_its_error(demo: Analysis) -> None:
 
 def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """The analysis of `hesscope demo`, with its settings: every forward pass counts by its share of the data, those of
-    checks on a few examples and of every batch in halves included. Beside them stand the points of the landscape alone,
+    checks on a few examples and of every batch in parts included. Beside them stand the points of the landscape alone,
     each the loss at other parameters."""
     problem = preset("mlp-digits", steps=20).problem
     examples, passes, away = problem.totals[1], [0.0, 0.0], [False]
@@ -68,13 +68,13 @@ def test_one_analysis_makes_at_most_twelve_passes_over_the_data(monkeypatch: pyt
 
     monkeypatch.setattr(nn.Sequential, "__call__", counted)
     monkeypatch.setattr(LossAt, "__call__", elsewhere)
-    compared, halves = [0], independence.halves_add_up
+    compared, parts = [0], independence.parts_add_up
 
-    def counted_halves(*given: Any) -> bool:
+    def counted_parts(*given: Any) -> bool:
         compared[0] += 1
-        return halves(*given)
+        return parts(*given)
 
-    monkeypatch.setattr(everywhere, "halves_add_up", counted_halves)
+    monkeypatch.setattr(everywhere, "parts_add_up", counted_parts)
     found = hs.analyze(problem, AnalyzeConfig(), budget="1h")
     assert len(found.kronecker) == 3
     assert len(found.blocks) == 2

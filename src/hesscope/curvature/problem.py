@@ -147,7 +147,7 @@ class Problem:
         problem = cut_in_batches(problem, data, size)
         problem._first_value = look_at_first_batch(problem, model)
         if distributed:
-            agree_on_loss(problem._evaluation)
+            agree_on_loss(problem)
         if batch_size is not None or isinstance(data, Dataset):
             refuse_own_batches(problem, data, size)
         check_own_loss(problem, data is not None)

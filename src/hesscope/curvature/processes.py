@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -12,9 +12,13 @@ from torch import Tensor, nn
 from ..errors import refuse
 from .distributed import together
 from .losses.parsing import SeparableLoss
-from .models.evaluation import Evaluation
+from .models.evaluation import Evaluation, value_of
 from .models.own_loss import OwnLoss
 from .models.state import digest
+from .proofs.independence import rounding_of
+
+if TYPE_CHECKING:
+    from .problem import Problem
 
 _T = TypeVar("_T")
 
@@ -61,8 +65,32 @@ def same_everywhere(value: Any) -> Any:
     return box[0]
 
 
-def agree_on_loss(evaluation: Evaluation) -> None:
-    """A process without data learns from the others what kind of function the loss is."""
+def _refuse_different_functions(problem: Problem) -> None:
+    """Every process must compute the same loss of the same few examples: another activation or attribute is in no tensor."""
+    few = problem._few
+    try:
+        value = None if not few else value_of(problem.evaluate(few[0], problem.parameters))
+    except Exception:  # examples of another process that cannot be run alone here; what is wrong shows elsewhere
+        value = None
+    mean = problem.loss.mean if isinstance(problem.loss, SeparableLoss) else None
+    found = from_every((value, mean, problem.space.names))
+    values = [one for one, _, _ in found if one is not None]
+    near = not values or max(values) - min(values) <= rounding_of(problem.dtype) * max(map(abs, values))
+    if not near or len({(mean, names) for _, mean, names in found}) > 1:
+        refuse(
+            "every process must have the same model, loss and parameters",
+            f"losses of {', '.join(f'{one:.6g}' for one in values)} for the same examples, or other settings",
+            "Make the model, the loss and the arguments of Problem.of alike everywhere: activations, eps, reductions, params.",
+        )
+
+
+def agree_on_loss(problem: Problem) -> None:
+    """A process without data learns from the others what kind of function the loss is, and all must have the same."""
+    _learn_the_kind(problem._evaluation)
+    _refuse_different_functions(problem)
+
+
+def _learn_the_kind(evaluation: Evaluation) -> None:
     loss = evaluation.loss
     own = (isinstance(loss, SeparableLoss), getattr(loss, "reduction", None))
     found = same_everywhere(own if evaluation.settled else None)

@@ -9,7 +9,8 @@ from math import inf, nan
 import torch
 from torch import Tensor
 
-from ..arguments import need_count
+from ..arguments import as_float, need_count, shown
+from ..errors import refuse
 from ..results.checks import MethodCheck, Verdict
 from ..rng import Rng
 from .data import examples_in
@@ -26,26 +27,32 @@ _TESTED = 2  # examples: symmetry and linearity are a matter of the operations, 
 _FASTER = 0.9  # leave the default only for a clear gain
 
 
-def check(problem: Problem, examples: int = _EXAMPLES, *, rng: Rng | int | None = None) -> Verdict:
+def check(
+    problem: Problem, examples: int = _EXAMPLES, *, half_within: float | None = None, rng: Rng | int | None = None
+) -> Verdict:
     """Test symmetry, linearity and agreement with float64 central differences, on the user's own model and data.
 
     Costs at most ten gradients of the whole data: the tests run on a few examples in float64, the methods are timed on
     `examples` examples or a sixteenth of the data, and every method compares itself with double backward on all of it
     before it is used.
+    With `half_within`, graphs that memory does not hold are kept with half of their digits, if that changes products by less
+    than this part of the largest one.
     Remembers the verdict in the problem, so that operators made afterwards use the fastest method that is right, and
     results record it.
     """
     need_problem(problem)
     need_count("examples", examples)
+    within = _checked_share(problem, half_within)
     source = Rng.of(rng).child("check")
     with differentiable():
         proof = prove_hessian(problem)
         tests = _Tests.of(problem, source) if proof.right else _Tests()
         unused = _unused(problem) if proof.right else ()
-        methods = _methods(problem, examples) if proof.right else ()
+        methods = _methods(problem, examples, within is not None) if proof.right else ()
+        method = _method(problem, methods, within)
     verdict = Verdict(
         passed=proof.right,
-        method=_fastest(methods),
+        method=method,
         agreement=proof.gap,
         symmetry=tests.symmetry,
         linearity=tests.linearity,
@@ -82,8 +89,19 @@ class _Tests:
         return _Tests(symmetry, linearity, max(_gap(rounded.to(Hu), Hu), torch.finfo(problem.dtype).eps))
 
 
-def _methods(problem: Problem, examples: int) -> tuple[MethodCheck, ...]:
-    """Double backward, and in which part of its time many vectors at once do the same."""
+def _checked_share(problem: Problem, given: float | None) -> float | None:
+    if given is None:
+        return None
+    share = as_float(given)
+    if share is None or not 0 < share < 1:
+        refuse("half_within must lie between 0 and 1", shown(given), "1e-3 lets products be off by a thousandth.")
+    if problem.distributed:
+        refuse("graphs with half of their digits must be of one process", "several", "Leave half_within out.")
+    return share
+
+
+def _methods(problem: Problem, examples: int, half: bool) -> tuple[MethodCheck, ...]:
+    """Double backward, and in which part of its time many vectors at once do the same; with `half`, graphs in half precision."""
     kept = MethodCheck("kept", 0.0, 1.0)
     if problem.distributed:
         return (kept,)  # processes that share the data must use the same method
@@ -94,7 +112,22 @@ def _methods(problem: Problem, examples: int) -> tuple[MethodCheck, ...]:
     batched = MethodCheck("batched", 0.0, _seconds(together, sample) / seconds)
     if not together.together:
         batched = MethodCheck("batched", inf, nan, "torch cannot take many vectors through this graph at once")
-    return kept, batched
+    if not half:
+        return kept, batched
+    error = GradientGraphs(problem, method="half").half_share
+    rounded = _seconds(GradientGraphs(sample, method="half"), sample) / seconds
+    return kept, batched, MethodCheck("half", error, rounded, "of the largest product; half of the memory")
+
+
+def _method(problem: Problem, methods: tuple[MethodCheck, ...], within: float | None) -> str:
+    """Half of the digits only where that was asked for, is near enough, and memory does not hold all of them."""
+    near = any(m.name == "half" and within is not None and m.error <= within for m in methods)
+    return "half" if near and not _all_fit(problem) else _fastest(methods)
+
+
+def _all_fit(problem: Problem) -> bool:
+    forecast = GradientGraphs(problem).forecast([examples_in(batch) or 1 for batch in problem.batches])
+    return forecast.kept == forecast.total
 
 
 def _fastest(methods: tuple[MethodCheck, ...]) -> str:

@@ -14,7 +14,7 @@ from ..curvature.engines.backward import linear_at, noise_like
 from ..curvature.engines.memory import is_out_of_memory
 from ..curvature.losses.base import OutputLoss
 from ..curvature.problem import Problem, ScalarLoss
-from ..curvature.proofs.independence import halves_add_up
+from ..curvature.proofs.independence import parts_add_up
 from ..errors import HesscopeError
 from ..rng import Rng
 from .capturing import Capture, capture, every_parameter
@@ -30,12 +30,12 @@ OTHERWISE = "on some of the data it is used otherwise than on the examples it wa
 def hold_everywhere(problem: Problem, found: Mapping[str, LayerFacts], alone: bool) -> dict[str, LayerFacts] | None:
     """The layers with what holds of them in every batch, of any process; None where examples see each other in one.
 
-    Two passes over the data for the exact layers (one where a pass over the batches as they stand is shared, or every batch
-    is one example), and a product with second derivatives of the outputs for those behind which they are said not to curve.
+    Three passes over the data for the exact layers (two where a pass over the batches as they stand is shared, one where every
+    batch is one example), and a product with second derivatives of the outputs for those behind which they are said not to curve.
     """
     exact = {name: layer for name, layer in found.items() if layer.exact}
     changed = _Changed(problem, exact)
-    mixed = not (alone or halves_add_up(changed.look, problem.batches, shared_terms(problem)))
+    mixed = not (alone or parts_add_up(changed.look, problem.batches, shared_terms(problem)))
     for batch in problem.batches:
         if (examples_in(batch) or 0) < 2:  # no halves, which are looked at already
             changed.look(batch)

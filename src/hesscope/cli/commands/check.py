@@ -13,6 +13,9 @@ from ..source import Source
 class Check(Source):
     """Test symmetry, linearity and agreement with float64 differences on the model and data at hand."""
 
+    half_within: float | None = None
+    """Keep graphs with half of their digits where memory does not hold them and products change by less than this part."""
+
     json: bool = False
     """Print JSON for machines."""
 
@@ -21,5 +24,5 @@ class Check(Source):
 
         problem = self.load().problem
         bars.stage("self-check")
-        found = check(problem)
+        found = check(problem, half_within=self.half_within)
         return CommandOutput([str(found)], {"verdict": found}, found.passed)

@@ -18,6 +18,7 @@ from ..models.evaluation import gradient_of, value_of
 from ..problem import Problem
 from ..proofs.faulty_modules import find_faulty_modules
 from .backward import Place, place_of, pull_back, random_direction
+from .given_batches import in_given_batches
 from .kept import KeptGraphs
 from .output_head import head_of
 
@@ -67,6 +68,7 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
     def forget(self) -> None:
         self.sums = [None] * len(self.leaves)
 
+    @in_given_batches
     def products(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor) -> Tensor:
         """Σ_batches H[rows, columns] Vᵀ for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
         try:
@@ -106,30 +108,43 @@ class GradientGraphs(KeptGraphs[TracedGradient]):
                 row[place] = 0 if piece is None else piece.reshape(-1)
         return out
 
-    @cached_property
+    @property
     def half_error(self) -> float:
-        """What half of the digits do to the summed product with a unit vector: measured on a few examples, in random directions
-        turned towards the largest curvature, and counted as if it added up over all, twice: others may be worse."""
+        """What half of the digits do to the summed product with a unit vector: counted as if it added up over all examples, twice:
+        other directions may be worse."""
+        worst, _, few = self._half_gaps
+        return 2 * worst * sum(examples_in(one) or 1 for one in self.problem.batches) / few
+
+    @property
+    def half_share(self) -> float:
+        """The same over the largest product with a unit vector that was met; 0 where all are zero."""
+        worst, largest, _ = self._half_gaps
+        return 2 * worst / largest if largest else 0.0
+
+    @cached_property
+    def _half_gaps(self) -> tuple[float, float, int]:
+        """The largest error of a product with a unit vector on a few examples, the largest such product, and how many examples:
+        in a random direction that is turned towards the largest curvature."""
         assert self._half is not None
         batch = next(iter(self.problem.batches), None)
         if batch is None:
-            return 0.0
+            return 0.0, 0.0, 1
         few = first_examples(batch, _FEW) if self.problem.divisible else batch
         exact = self.trace(few).gradients
         with self._half.saving(self._own(few)):
             rounded = self.trace(few).gradients
-        space, worst = self.problem.space, 0.0
+        space, worst, largest = self.problem.space, 0.0, 0.0
         v = random_direction(self.problem, Rng(0).child("half"))[None]
         for _ in range(_TURNS):
             v = v / v.norm()
             right, found = torch.zeros_like(v), torch.zeros_like(v)
             self._pull(exact, space, space, v, right, keep=True)
             self._pull(rounded, space, space, v, found, keep=True)
-            worst = max(worst, float((found - right).norm()))
+            worst, largest = max(worst, float((found - right).norm())), max(largest, float(right.norm()))
             if not float(right.norm()) > 0:
                 break
             v = right
-        return 2 * worst * sum(examples_in(one) or 1 for one in self.problem.batches) / (examples_in(few) or 1)
+        return worst, largest, examples_in(few) or 1
 
     def _live(
         self, gradients: Sequence[Tensor | Place | None], columns: ParameterSpace

@@ -13,6 +13,7 @@ from ...space import ParameterSpace
 from ..losses.base import OutputLoss
 from ..problem import Problem
 from .backward import Place, linear_at, place_of, pull_back
+from .given_batches import in_given_batches
 from .head_terms import HeadTerms
 from .kept import KeptGraphs
 from .output_head import head_of
@@ -94,6 +95,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
         finally:  # also where a product breaks off
             self._next_row = kept_rows
 
+    @in_given_batches
     def sandwich(self, columns: ParameterSpace, rows: ParameterSpace, block: Tensor, middle: Middle) -> Tensor:
         """Σ_batches Jᵀ M J v for vectors as rows: `(k, n)` to `(k, m)`, not yet scaled."""
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)
@@ -133,6 +135,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
                 total[targets[name]] += piece.reshape(-1)
         return found.x
 
+    @in_given_batches
     def push(self, columns: ParameterSpace, block: Tensor) -> Tensor:
         """J v for vectors as rows: `(k, n)` to `(k, R C)`."""
         pieces = []
@@ -141,6 +144,7 @@ class JacobianGraphs(KeptGraphs[_Linearised]):
             pieces.append(torch.stack(images))
         return torch.cat(pieces, 1)
 
+    @in_given_batches
     def pull(self, rows: ParameterSpace, block: Tensor) -> Tensor:
         """Jᵀ u for vectors as rows: `(k, R C)` to `(k, n)`."""
         out = torch.zeros(block.shape[0], rows.size, dtype=block.dtype, device=block.device)

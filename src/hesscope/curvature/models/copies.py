@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from ..gradient_mode import plain
 
+_PLAIN = (bool, int, float, complex, str)
+
 
 def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozenset[str] | set[str]) -> nn.Module:
     """The model with the tensors of `state` as its parameters and buffers (shared, not copied).
@@ -29,11 +31,21 @@ def private_copy(model: nn.Module, state: Mapping[str, Tensor], selected: frozen
             if id(held) not in memo:
                 memo[id(held)] = _constant(held, floating)
     made = _deepcopy(model, memo)
+    _remember_all(made, model)
     _hold(made, state, selected, {id(tensor) for tensor in memo.values()})
     for module in made.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False  # the same derivatives, in tensors that can be differentiated again
     return made
+
+
+def _remember_all(made: nn.Module, model: nn.Module) -> None:
+    """Numbers, flags and texts that a module's own way of copying leaves out are what the model computes with."""
+    copies = dict(made.named_modules())
+    for name, module in model.named_modules():
+        own = {key: value for key, value in vars(module).items() if value is None or isinstance(value, _PLAIN)}
+        if name in copies and type(copies[name]) is type(module):
+            copies[name].__dict__.update(own)
 
 
 def _hold(made: nn.Module, state: Mapping[str, Tensor], selected: Collection[str], placed: Collection[int]) -> None:

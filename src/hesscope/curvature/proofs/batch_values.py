@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import HesscopeError, refuse
+from ...errors import HesscopeError, InputError, refuse
 from ..cutting import refuse_uneven_batches
 from ..engines.memory import is_out_of_memory
 from ..gradient_mode import differentiable
@@ -16,6 +16,10 @@ from .independence import rounding_of
 
 if TYPE_CHECKING:
     from ..problem import Problem
+
+
+class LossChanged(InputError):
+    """A batch has another loss than before."""
 
 
 def values_of_batches(problem: Problem, first: tuple[float, float] | None) -> tuple[tuple[float, float], ...]:
@@ -62,5 +66,7 @@ def confirm_value(problem: Problem, index: int, value: float, count: int) -> Non
         refuse(
             "the loss must be a fixed function of the parameters",
             f"{sum(v for v, _ in recorded):.8g} and {value:.8g} for batch {index} on two calls",
-            "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True).",
+            "Switch off dropout, sampling and data augmentation, or pass Problem.of(..., freeze=True); data and buffers must "
+            "stay as they were.",
+            LossChanged,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -97,35 +99,48 @@ def are_independent(evaluate: Evaluate, groups: Sequence[Any], rng: Rng) -> bool
     return tested
 
 
-def halves_add_up(evaluate: Evaluate, batches: Iterable[Any], whole: Evaluate | None = None) -> bool:
-    """Whether every batch gives the outputs and the loss of its examples in two halves apart: a few examples do not
-    show what a rare one does to the others, or they to it. Halves are drawn at random, so that no rule by which examples
-    meet (neighbours, the first half with the second) goes along with them.
+def parts_add_up(evaluate: Evaluate, batches: Iterable[Any], whole: Evaluate | None = None) -> bool:
+    """Whether every batch, as it stands, gives the outputs and the loss of its examples in parts: a few examples do not show
+    what a rare one does to the others, or they to it, nor what the first does to all.
 
-    Two passes over the data without derivatives; one where `whole` knows what a batch gives, as it stands.
+    Two ways to take a batch apart, in the rows and in the columns of a square: any two examples are in different parts of
+    one of them. The square is filled at random, so that no rule by which examples meet goes along with it. Three passes over
+    the data without derivatives; two where `whole` knows what a batch gives.
     """
-    for index, batch in enumerate(batches):
-        size = examples_in(batch) or 0
-        if size < 2:
-            continue
-        order = torch.randperm(size, generator=Rng(0).child("halves", index).torch(), device="cpu")
-        halves = [take(batch, places) for places in (order[: (size + 1) // 2], order[(size + 1) // 2 :])]
-        try:
-            known = None if whole is None else _Sum(whole(batch)).in_order(order)
-            if known is not None and _consists_of(known, halves, evaluate):
-                continue
-            # Rows may be ordered otherwise than examples: those of examples in the order of the halves are theirs.
-            if not _consists_of(_Sum(evaluate(take(batch, order))), halves, evaluate):
-                return False
-        except Exception:
-            return False
-    return True
+    return all(_adds_up_in_parts(evaluate, index, batch, whole) for index, batch in enumerate(batches))
 
 
-def _consists_of(whole: _Sum, halves: Iterable[Any], evaluate: Evaluate) -> bool:
+def _adds_up_in_parts(evaluate: Evaluate, index: int, batch: Any, whole: Evaluate | None) -> bool:
+    size = examples_in(batch) or 0
+    if size < 2:
+        return True
+    order = torch.randperm(size, generator=Rng(0).child("parts", index).torch(), device="cpu")
+    side = math.isqrt(size - 1) + 1
+    try:
+        terms = (whole or evaluate)(batch)
+        rows, columns = torch.split(order, side), [order[start::side] for start in range(side)]
+        return all(_consists_of(terms, parts, batch, evaluate) for parts in (rows, columns) if len(parts) > 1)
+    except Exception:
+        return False
+
+
+def _consists_of(terms: OutputLoss | ScalarLoss, places: Sequence[Tensor], batch: Any, evaluate: Evaluate) -> bool:
+    """Whether these terms of a batch are those of its examples at these places, part by part."""
+    order = torch.cat(list(places))
+    parts = [take(batch, part) for part in places]
+    aligned = _Sum(terms).in_order(order)
+    if aligned is not None and _is_made_of(aligned, parts, evaluate):
+        return True
+    # Rows may be ordered otherwise than examples: those of examples in the order of the parts are theirs.
+    shuffled = _Sum(evaluate(take(batch, order)))
+    same = _adds_up(_Sum(terms).without_outputs(), [shuffled.without_outputs()])
+    return same and _is_made_of(shuffled, parts, evaluate)
+
+
+def _is_made_of(whole: _Sum, pieces: Iterable[Any], evaluate: Evaluate) -> bool:
     parts = []
-    for half in halves:
-        parts.append(_Sum(evaluate(half)))
+    for piece in pieces:
+        parts.append(_Sum(evaluate(piece)))
         if not parts[-1].follows(whole):
             return False
     return _adds_up(whole, parts)
@@ -138,6 +153,12 @@ class _Sum:
         self.value, self.count = value_of(terms), terms.count
         self.outputs = None if isinstance(terms, ScalarLoss) else terms.f.detach()
         self.dtype = terms.total.dtype if isinstance(terms, ScalarLoss) else terms.f.dtype
+
+    def without_outputs(self) -> _Sum:
+        """Its numbers alone."""
+        found = copy.copy(self)
+        found.outputs = None
+        return found
 
     def in_order(self, order: Tensor) -> _Sum | None:
         """The same with the examples in another order; None where outputs are not a fixed number of rows for each."""

@@ -1,4 +1,4 @@
-"""Every batch against its examples in two halves, also where what the whole gives is known from another pass."""
+"""Every batch against its examples in parts, also where what the whole gives is known from another pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import hesscope as hs
 from hesscope.curvature.losses.base import OutputLoss
 from hesscope.curvature.problem import ScalarLoss
-from hesscope.curvature.proofs.independence import halves_add_up
+from hesscope.curvature.proofs.independence import parts_add_up
 from hesscope.layers import capture
 from hesscope.layers.shared_captures import captured, captures_shared, shared_terms
 
@@ -46,6 +46,7 @@ MEETINGS = {
     "its place": lambda x: torch.arange(len(x)).double()[:, None] * torch.ones_like(x),
     "the batch": lambda x: x.mean(0, keepdim=True).expand_as(x),
     "a rare one": _only_a_rare_one,
+    "what the first is": lambda x: (x[:1, :1] - 60.0).abs().expand_as(x),
 }
 
 
@@ -60,13 +61,30 @@ def _add_up(problem: hs.Problem, known: bool) -> bool:
     def evaluate(batch: object) -> OutputLoss | ScalarLoss:
         return problem.evaluate(batch, problem.parameters)
 
-    return halves_add_up(evaluate, problem.batches, evaluate if known else None)
+    return parts_add_up(evaluate, problem.batches, evaluate if known else None)
 
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", MEETINGS)
 def test_examples_that_meet_by_any_rule_are_seen(name: str, known: bool) -> None:
     assert not _add_up(_problem(MEETINGS[name]), known)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("size", [2, 3, 12])
+def test_any_two_examples_are_taken_apart(size: int, known: bool) -> None:
+    """One example sees one other, wherever the two are."""
+
+    def seen(x: Tensor) -> Tensor:
+        who, whom = (x[:, :1] > 50).double(), (x[:, 1:2] > 50).double()
+        return 100 * who * (whom * x[:, 2:]).sum(0)
+
+    for one in range(size):
+        for other in set(range(size)) - {one}:
+            torch.manual_seed(0)
+            x = torch.randn(size, 3, dtype=torch.float64)
+            x[one, 0], x[other, 1] = 60.0, 60.0
+            assert not _add_up(hs.Problem.of(Meeting(seen), "cross_entropy", [(x, torch.arange(size) % 2)]), known)
 
 
 @pytest.mark.parametrize("known", [True, False])
