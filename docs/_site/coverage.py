@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,13 @@ HEAD = """# Coverage
 All theorems, algorithms, figures and tables of the four papers, item by item; `python docs/_site/coverage.py` writes this page from
 `docs/_site/coverage.json` and the verdicts in `docs/outcomes` (over seeds, at the largest size that was run).
 **full**: computed, and compared with the paper or an independent truth by a check that can fail; a figure or table counts only
-once it was run beyond the quick size, with the settings at the [end of this page](#settings-that-differ-from-the-papers) where they are not the
-paper's. **partly**: at quick size so far, or in part. **absent**: nothing computes it.
+once it was run beyond the quick size. **partly**: at quick size so far, or in part. **absent**: nothing computes it.
+
+The number of full items includes runs at reduced settings: of {full} full items {exact} were run with the paper's settings, {reduced} with
+reduced ones (smaller networks, less data, fewer epochs or runs, or stand-in data: the [end of this page](#settings-that-differ-from-the-papers)
+names each), and {neither} are theory or a function, which need no run ("—").
 """
+SETTINGS = ("the paper's", "reduced", "—")
 DIFFERENT = """## Settings that differ from the papers'
 
 Of the largest run of every experiment, what is not as at `--size paper`, and what that size itself leaves out or chooses.
@@ -40,19 +44,35 @@ def page() -> str:
     papers = list(dict.fromkeys(item["paper"] for item in items))
     rows = []
     for paper in papers:
-        count = Counter(status(item) for item in items if item["paper"] == paper)
-        rows.append(f"| {paper} | {sum(count.values())} | {count['full']} | {count['partly']} | {count['absent']} |")
-    total = Counter(status(item) for item in items)
-    rows.append(f"| all | {len(items)} | {total['full']} | {total['partly']} | {total['absent']} |")
+        rows.append(_totals(paper, [item for item in items if item["paper"] == paper]))
+    rows.append(_totals("all", items))
+    full = Counter(settings(item) for item in items if status(item) == "full")
+    exact, reduced, neither = (full[one] for one in SETTINGS)
+    columns = ("paper", "items", "full", "partly", "absent", *(f"settings: {one}" for one in SETTINGS))
     parts = [
-        HEAD,
-        "| paper | items | full | partly | absent |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n",
+        HEAD.format(full=full.total(), exact=exact, reduced=reduced, neither=neither),
+        f"| {' | '.join(columns)} |\n{'| --- ' * len(columns)}|\n" + "\n".join(rows) + "\n",
     ]
     for paper in papers:
-        parts.append(f"## {paper}\n\n| item | covered by | status | verdicts |\n| --- | --- | --- | --- |")
+        parts.append(f"## {paper}\n\n| item | covered by | status | settings | verdicts |\n{'| --- ' * 5}|")
         parts[-1] += "".join(f"\n{_row(item)}" for item in items if item["paper"] == paper) + "\n"
     parts.append(DIFFERENT + "\n".join(_settings(name) for name in names() if _largest(name)) + "\n")
     return "\n".join(parts)
+
+
+def _totals(name: str, items: list[dict[str, Any]]) -> str:
+    """A row of the first table; the settings are those of all items, whatever their status."""
+    statuses, ran = Counter(map(status, items)), Counter(map(settings, items))
+    counts = [statuses[one] for one in ("full", "partly", "absent")] + [ran[one] for one in SETTINGS]
+    return f"| {name} | {len(items)} | {' | '.join(map(str, counts))} |"
+
+
+def settings(item: dict[str, Any]) -> str:
+    """Of the largest runs behind an item: the paper's only if that is so of all of them; "—" where nothing is run."""
+    runs = [name for name in item["by"] if name in names() and _largest(name)]
+    if not runs:
+        return "—"
+    return "reduced" if any(_changed(name) for name in runs) else "the paper's"
 
 
 def status(item: dict[str, Any]) -> str:
@@ -69,6 +89,7 @@ def _row(item: dict[str, Any]) -> str:
         _escaped(f"{item['id']}: {item['item']}"),
         covered,
         status(item) + (f": {item['missing']}" if status(item) != "full" and "missing" in item else ""),
+        settings(item),
         "; ".join(text for text in said if text),
     )
     return "| " + " | ".join(cells) + " |"
@@ -97,18 +118,23 @@ def _verdicts(name: str) -> str:
 def _settings(name: str) -> str:
     size = _largest(name)
     assert size is not None
-    experiment, ran = find(name), _outcome(name, size)["settings"]
-    paper = plain(asdict(experiment.paper))
-    changed = [
-        f"{key} {_short(ran[key])} ({_short(paper[key])})" for key in paper if ran.get(key) != paper[key] and key in ran
-    ]
+    experiment = find(name)
     cells = (
         name,
         size,
-        _escaped("; ".join(changed)) or "the paper's",
+        _escaped("; ".join(_changed(name))) or "the paper's",
         _escaped(experiment.chosen) or "as in the paper",
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def _changed(name: str) -> list[str]:
+    """What the largest run has otherwise than the paper: settings (a field added since counts as its default), data."""
+    kept, paper = _outcome(name, str(_largest(name))), find(name).paper
+    ran = {field.name: plain(field.default) for field in fields(paper)} | kept["settings"]
+    wanted = plain(asdict(paper))
+    changed = [f"{key} {_short(ran[key])} ({_short(wanted[key])})" for key in wanted if ran[key] != wanted[key]]
+    return changed + [f"stand-in data ({one})" for one in kept["stand_ins"]]
 
 
 def _short(value: Any) -> str:

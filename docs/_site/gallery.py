@@ -38,8 +38,9 @@ HEAD = """# Gallery
 
 The figures of four papers, drawn again, each with how its claims fared: the paper's words and printed numbers against what was measured.
 **{held}** of the {count} claims that could be decided hold as printed, **{corrected}** hold with a correction
-that the [errata](errata.md) explain, **{some}** hold at some seeds only, **{failed}** do not hold at the size that was run. Those that do not are
-listed under their figure, with what was expected of them; a paper's printed number stands beside ours wherever it prints one, with our mean over it.
+that the [errata](errata.md) explain, **{some}** hold at some seeds only, **{failed}** do not hold at the size that was run. Those that do not are shown
+under their figure (below the claim that they continue, where they begin with "..."); all claims of an experiment unfold below, with the
+paper's printed number wherever it prints one, our mean and spread over seeds, and the one over the other.
 The thresholds were [declared](claims.md) before any run, [coverage](coverage.md) lists the papers item by item with every setting that
 differs from theirs, and `hesscope reproduce NAME --size paper` runs an experiment as the paper has it.
 """
@@ -125,7 +126,7 @@ def _section(entry: dict[str, Any], groups: Counter[str]) -> str:
     name = entry["name"]
     experiment = find(name)
     lines = [f"### {experiment.title}\n", f"{experiment.source}; `hesscope reproduce {name}`\n"]
-    lines += [f"![{experiment.title}](gallery/{image})\n" for image in entry["images"]]
+    lines += [f"![{_caption(experiment.title, image, entry)}](gallery/{image})\n" for image in entry["images"]]
     size = next((one for one in SIZES if (OUTCOMES / f"{name}.{one}.json").exists()), None)
     if size is None:
         return "\n".join([*lines, "**Verdict**: not judged over seeds yet.\n"])
@@ -136,11 +137,38 @@ def _section(entry: dict[str, Any], groups: Counter[str]) -> str:
     drawn = "" if size == entry["size"] else f"; drawn at {entry['size']} size"
     counts = verdict_counts([claim["verdict"] for claim in kept["claims"]])
     lines.append(f"**Verdict** ({size} size, {seeds}{stand_in}{drawn}): {counts}.\n")
-    shown = [c for c in kept["claims"] if c["mean"] is not None and (c["printed"] is not None or _group(c) in LOUD)]
-    if shown:
-        lines.append("| | paper | ours | ratio | expected | verdict |\n| --- | --- | --- | --- | --- | --- |")
-        lines[-1] += "".join(f"\n{_row(claim)}" for claim in shown) + "\n"
+    loud = _with_what_they_continue(kept["claims"])
+    if loud:
+        lines.append(_table(loud))
+    count = len(kept["claims"])
+    lines.append(f"<details markdown>\n<summary>{count} claims, number beside number</summary>\n")
+    lines.append(_table(kept["claims"]) + "\n</details>\n")
     return "\n".join(lines)
+
+
+def _caption(title: str, image: str, entry: dict[str, Any]) -> str:
+    """What the picture is of; where there are several, with the name of each."""
+    if len(entry["images"]) == 1:
+        return str(title)
+    key = image.removeprefix(f"{entry['name']}-").removesuffix(".png")
+    return f"{title}: " + re.sub(r"(fig\d+)_(?=\d)", r"\1-", key).replace("_", " ")
+
+
+def _with_what_they_continue(claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Claims that do not hold at every seed, and before one that begins with "..." those whose sentence it goes on with."""
+    shown: set[int] = set()
+    for place, claim in enumerate(claims):
+        if _group(claim) in LOUD:
+            shown.add(place)
+            while place and claims[place]["statement"].startswith("..."):
+                place -= 1
+                shown.add(place)
+    return [claims[place] for place in sorted(shown)]
+
+
+def _table(claims: list[dict[str, Any]]) -> str:
+    names = " | ".join(("claim", "expected", "paper", "ours", "ratio", "verdict"))
+    return f"| {names} |\n{'| --- ' * 6}|" + "".join(f"\n{_row(claim)}" for claim in claims) + "\n"
 
 
 LOUD = ("does not hold", "holds at some seeds")
@@ -154,10 +182,11 @@ def _group(claim: dict[str, Any]) -> str:
 
 def _row(claim: dict[str, Any]) -> str:
     values = [value for value in claim["values"] if value is not None]
-    ours = f"{claim['mean']:.3g}" + (f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else "")
+    spread = f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else ""
+    ours = "" if claim["mean"] is None else f"{claim['mean']:.3g}{spread}"
     paper = "" if claim["printed"] is None else f"{claim['printed']:.4g}"
     ratio = "" if claim["ratio"] is None else f"{claim['ratio']:.3g}"
-    cells = (_escaped(claim["statement"]), paper, ours, ratio, _escaped(claim["expected"]), claim["verdict"])
+    cells = (_escaped(claim["statement"]), _escaped(claim["expected"]), paper, ours, ratio, claim["verdict"])
     return "| " + " | ".join(cells) + " |"
 
 

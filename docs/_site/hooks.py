@@ -27,6 +27,7 @@ def on_config(config: Any) -> Any:
     docs = Path(config["docs_dir"])
     version = (SOURCE / "_version.py").read_text().split('"')[1]
     config["copyright"] = f"Hesscope {version}"
+    config["markdown_extensions"].append("md_in_html")  # tables that unfold, in the gallery
 
     def pages(folder: str) -> list[str]:
         return sorted(path.relative_to(docs).as_posix() for path in (docs / folder).glob("*.md"))

@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 import runpy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ from hesscope.experiments.declared import Basis, Declared, PrintedEstimate, at_m
 from hesscope.experiments.recipe import Findings
 from hesscope.experiments.times import SECONDS, in_words
 from hesscope.results.claims import Outcome
+from hesscope.tables import plain
 
 SITE = Path(__file__).parents[2] / "docs" / "_site"
 OUTCOMES = SITE.parent / "outcomes"
@@ -239,12 +240,23 @@ def test_what_is_kept_is_what_is_declared(file: Path) -> None:
     for row in kept["claims"]:
         one = declared[row["id"]]
         assert (row["printed"], row["expected"]) == (one.printed, one.expected), row["id"]
+        said = (one.says, one.where, f"{one.basis}: {one.because}")
+        assert (row["statement"], row["source"], row["threshold"]) == said, row["id"]
         for value, holds in zip(row["values"], row["holds"], strict=True):
             assert (value is None) == (holds is None), row["id"]
             if value is not None and one.rule != "±":
                 assert one.agrees(value) == holds, row["id"]
         if row["ratio"] is not None:
             assert row["ratio"] == pytest.approx(row["mean"] / one.printed), row["id"]
+
+
+@pytest.mark.parametrize("file", sorted(OUTCOMES.glob("*.json")), ids=lambda file: file.stem)
+def test_what_is_kept_was_run_with_the_settings_of_its_size(file: Path) -> None:
+    """A size whose config was changed since has no outcome; a field that was added since had what is now its default."""
+    kept = json.loads(file.read_text())
+    config = find(kept["name"]).sizes[kept["size"]]
+    ran = {field.name: plain(field.default) for field in fields(config)} | kept["settings"]
+    assert ran == plain(asdict(config))
 
 
 def test_claims_over_seeds_say_at_how_many_they_hold() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -74,7 +75,7 @@ def _refuse_different_functions(problem: Problem) -> None:
         value = None
     mean = problem.loss.mean if isinstance(problem.loss, SeparableLoss) else None
     found = from_every((value, mean, problem.space.names))
-    values = [one for one, _, _ in found if one is not None]
+    values = [one for one, _, _ in found if one is not None and isfinite(one)]  # what is not is refused elsewhere
     near = not values or max(values) - min(values) <= rounding_of(problem.dtype) * max(map(abs, values))
     if not near or len({(mean, names) for _, mean, names in found}) > 1:
         refuse(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from typing import Any
 
 from ..files import make_folder, replace
 
+SECONDS = 60.0  # of work that a kill may take back
 Listener = Callable[[str], None]
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
 _shared: ContextVar[Path | None] = ContextVar("shared", default=None)
@@ -39,6 +41,11 @@ def sharing(folder: str | os.PathLike[str]) -> Iterator[None]:
         _shared.reset(token)
 
 
+def current_folder() -> Path | None:
+    """Where this run keeps what is done; None where it keeps nothing."""
+    return _folder.get()
+
+
 def progress(text: str) -> None:
     """Say how far a run has come."""
     listener = _listener.get()
@@ -55,6 +62,12 @@ class Kept:
     def __init__(self, key: str, common: bool = False) -> None:
         folder = (_shared.get() if common else None) or _folder.get()
         self._file = None if folder is None else folder / f"{sha256(key.encode()).hexdigest()[:24]}.pt"
+        self._saved = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether so much was done since the last `save` that it is time for the next."""
+        return time.monotonic() - self._saved >= SECONDS
 
     def load(self) -> dict[str, Any] | None:
         """What was saved last, or None."""
@@ -70,6 +83,7 @@ class Kept:
         """Whole or not at all."""
         import torch
 
+        self._saved = time.monotonic()
         if self._file is not None:
             make_folder(self._file.parent)
             replace(self._file, lambda f: torch.save(state, f))

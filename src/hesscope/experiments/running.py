@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from ..missing_data import stand_ins
+from ..missing_data import ALLOWING, stand_ins
 from ..results.claims import Outcome
 from .long_runs import Listener, keeping, progress
 from .recipe import Experiment
@@ -51,7 +52,13 @@ def run_seeds(
     if state is not None:
         with suppress(OSError):  # another run may keep something there
             state.rmdir()
-    return found
+    return _alike(found)
+
+
+def _alike(outcomes: list[Outcome]) -> list[Outcome]:
+    """Every outcome with the stand-ins of all of them: what is said of one seed is said of their table."""
+    every = tuple(dict.fromkeys(name for outcome in outcomes for name in outcome.stand_ins))
+    return [changed(outcome, stand_ins=every) for outcome in outcomes]
 
 
 def _run(experiment: Experiment, config: Any, stand_in: bool | None, folder: Path | None) -> Outcome:
@@ -67,8 +74,22 @@ def _done(folder: Path | None) -> Outcome | None:
 
 def _belongs(experiment: Experiment, config: Any, stand_in: bool | None) -> str:
     """A name for everything that an outcome depends on."""
-    said = repr((experiment.name, sorted(asdict(config).items()), stand_in, __version__))
+    settings = sorted(asdict(config).items())
+    at_hand = _at_hand(getattr(config, "data_dir", None)) if _may_replace(stand_in) else ()
+    said = repr((experiment.name, settings, stand_in, at_hand, __version__))
     return sha256(said.encode()).hexdigest()[:16]
+
+
+def _may_replace(stand_in: bool | None) -> bool:
+    return os.environ.get(ALLOWING, "") not in ("", "0") if stand_in is None else stand_in
+
+
+def _at_hand(folder: str | None) -> tuple[tuple[str, int], ...]:
+    """The files of the data folder: with others, other data may be replaced than in the run that was begun."""
+    where = folder or os.environ.get("HESSCOPE_DATA")
+    if not where or not Path(where).is_dir():
+        return ()
+    return tuple(sorted((file.name, file.stat().st_size) for file in Path(where).iterdir() if file.is_file()))
 
 
 def outcome_figures(outcome: Outcome) -> dict[str, Any]:

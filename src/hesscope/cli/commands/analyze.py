@@ -21,8 +21,22 @@ _FIGURES = ("spectrum", "spectrum-linear", "counts", "layers", "blocks-*", "deco
 NAMES = ("analysis", "report", *(f"figures/{name}" for name in _FIGURES))  # of the files written, without suffix
 
 
+class WritesAnalysis:
+    """Where a command that ends in `analyze_and_write` keeps its state, and which files it writes to `out`."""
+
+    out: Path
+
+    @property
+    def kept(self) -> Path:
+        return self.out / "state"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES
+
+
 @dataclass(frozen=True)
-class Analyze(Source):
+class Analyze(WritesAnalysis, Source):
     """Analyse the Hessian of a problem; writes report.html, result files and figures, and ends in ten plain lines."""
 
     out: Path = Path("hesscope-out")
@@ -34,14 +48,6 @@ class Analyze(Source):
     json: bool = False
     """Print JSON for machines."""
     settings: AnalyzeConfig = field(default_factory=AnalyzeConfig)
-
-    @property
-    def kept(self) -> Path:
-        return self.out / "state"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return NAMES
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         return analyze_and_write(self.load(), self.settings, self.out, bars, self.formats, self.budget)

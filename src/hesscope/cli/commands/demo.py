@@ -9,11 +9,11 @@ from ...analysis.config import AnalyzeConfig
 from ..output import CommandOutput
 from ..progress import ProgressBar
 from ..source import from_preset
-from .analyze import NAMES, analyze_and_write
+from .analyze import WritesAnalysis, analyze_and_write
 
 
 @dataclass(frozen=True)
-class Demo:
+class Demo(WritesAnalysis):
     """Train a small network on digits that ship with the package, analyse its Hessian, write a report."""
 
     out: Path = Path("demo")
@@ -22,14 +22,6 @@ class Demo:
     """How long the analysis may take, as for analyze."""
     json: bool = False
     """Print JSON for machines."""
-
-    @property
-    def kept(self) -> Path:
-        return self.out / "state"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return NAMES
 
     def run(self, bars: ProgressBar) -> CommandOutput:
         return analyze_and_write(from_preset("mlp-digits"), AnalyzeConfig(), self.out, bars, budget=self.budget)

@@ -96,7 +96,7 @@ class Reproduce:
 
         lines = []
         seconds = expected_seconds(experiment.name, self.size)
-        if seconds is not None and seconds * self.seeds > 20:
+        if seconds is not None and (self.size == "paper" or seconds * self.seeds > 20):
             changed = " before --set" if self.set else ""
             lines.append(
                 f"{experiment.name} at {self.size} size takes about {in_words(seconds * self.seeds)}{changed}."

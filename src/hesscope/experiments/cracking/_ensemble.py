@@ -18,6 +18,11 @@ from ..long_runs import Kept, progress
 Weights = tuple[Tensor, ...]  # one (networks, outputs, inputs) tensor for each layer
 Loss = Callable[[Weights], Tensor]  # of every network: (networks,)
 PARAMETRIZATIONS = ("SP", "muP", "NTP")
+CHOSEN = (
+    "full-batch descent with its own rate until nothing is gained, where the paper has SGD in batches of 128 with rates from 0.01 to "
+    "0.00001; muP weights of standard deviation min(1, √(out/in))/√in and rates in proportion to out/in, where D.1.3 prints a variance "
+    "of out/in, with which square layers blow up, and rates of 1/in."
+)
 
 
 def widths_of(depth: int, width: int, ends: int) -> tuple[int, ...]:

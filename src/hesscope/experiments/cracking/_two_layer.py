@@ -46,7 +46,6 @@ class Measured:
     fitted_rule: Array  # (size, network): λ_max predicted at zero residual covariance
     progress: Array  # (size,): final over initial excess loss, worst network
     trace_gap: Array  # (size,): of `trace` to double backward, relative, first network, worse moment
-    white_gap: Array  # (size,): of `trace` to D (|W1|² + |W2|²), relative to the latter, over |Σ - I|
 
 
 @lru_cache(maxsize=12)
@@ -57,7 +56,7 @@ def measure(study: Study) -> Measured:
     norms = {kind: np.stack([row["norms"][kind] for row in rows], axis=1) for kind in NORMS}
     alignments = {kind: np.stack([row["alignments"][kind] for row in rows], axis=1) for kind in NORMS}
     rule = np.stack([row["rule"] for row in rows])
-    numbers = [np.array([row[key] for row in rows]) for key in ("progress", "trace_gap", "white_gap")]
+    numbers = [np.array([row[key] for row in rows]) for key in ("progress", "trace_gap")]
     return Measured(stacked["sharpness"], stacked["trace"], norms, alignments, rule, *numbers)
 
 
@@ -76,8 +75,6 @@ def _one_size(study: Study, ends: int) -> dict[str, Any]:
     scale = 1.0 / (ends * study.width) if study.parametrization == "NTP" else 1.0
     covariance = x.T @ x / len(x)
     traces = np.stack([_trace(weights, covariance, scale) for weights in moments])
-    white = ends * scale * np.stack([sum((w**2).sum((1, 2)) for w in weights).numpy() for weights in moments])  # type: ignore[union-attr]
-    away = float(torch.linalg.eigvalsh(covariance - torch.eye(ends, dtype=torch.float64)).abs().max())
     by_layer = [[squared_norms(layer) for layer in weights] for weights in moments]
     return {
         "sharpness": np.stack([sharpness(weights, loss).numpy() for weights in moments]),
@@ -85,7 +82,6 @@ def _one_size(study: Study, ends: int) -> dict[str, Any]:
         "trace_gap": 0.0
         if study.relu
         else max(_trace_gap(w, loss, t[0]) for w, t in zip(moments, traces, strict=True)),
-        "white_gap": float(np.abs(traces / white - 1).max()) / away,
         "norms": {kind: np.array([[layer[kind] for layer in layers] for layers in by_layer]) for kind in NORMS},
         "alignments": {kind: np.stack([_alignment(weights)[kind] for weights in moments]) for kind in NORMS},
         "rule": _fitted_sharpness(family.end, covariance, scale),

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
+from ...rng import Rng
 from ..declared import between, less, more
 from ..recipe import Findings, experiment
 from . import PAPER, fig4
+from ._decided import UNDECIDED, decided, taken
 from ._ensemble import PARAMETRIZATIONS
 from ._two_layer import (
     MOMENTS,
     NORMS,
+    Measured,
     Study,
     alignment_correlations,
     draw_norm_correlations,
@@ -31,11 +35,11 @@ CLAIMS = (
          "“both matrices correlate well”: the weaker r exceeds its distance to the stronger"),
     more("initial-NTP", f"{PAPER}, Figure 15, D.3.3", "NTP at initialisation: alignment correlates more with the sharpness than "
          "any norm of one matrix (mean lead of |r| over sizes above 1)", 0,
-         "“none of them correlates strongly ..., but we observe a larger correlation with weight matrix alignment”"),
+         f"“none of them correlates strongly ..., but we observe a larger correlation with weight matrix alignment”{UNDECIDED}"),
     *(
         more(f"initial-{name}", f"{PAPER}, Figure 15, D.3.3", f"{name} at initialisation, largest size: alignment correlates more "
              "with the sharpness than any norm of one matrix (lead of |r|)", 0,
-             "the same sentence: “as well as muP and SP for the larger D”")
+             f"the same sentence: “as well as muP and SP for the larger D”{UNDECIDED}")
         for name in ("SP", "muP")
     ),
     less("end-alignment", f"{PAPER}, Figure 15", "Once fitted, the alignment is the teacher's, the same for every network, and "
@@ -49,7 +53,7 @@ CLAIMS = (
     *(
         more(f"relu-Frobenius-{name}", f"{PAPER}, Section 4.2, Figure 16", f"ReLU, {name}, end of training: of the first matrix's "
              "norms the Frobenius one correlates most (mean lead of r over sizes above 1)", 0,
-             "“the squared Frobenius norm correlates most strongly”")
+             f"“the squared Frobenius norm correlates most strongly”{UNDECIDED}")
         for name in PARAMETRIZATIONS
     ),
 )  # fmt: skip
@@ -80,15 +84,9 @@ def run(config: Config) -> Findings:
     relu_wide = [i for i, ends in enumerate(c.relu_ends) if ends > 1]
     both = [float(np.mean(ntp[0, 1, wide, layer])) for layer in range(2)]
     norms = {name: norm_correlations(m, m.sharpness) for name, m in linear.items()}
-    ahead = {  # alignment over the best norm, at initialisation: (size,)
-        name: np.abs(alignments[name][:, 0]).max(axis=0) - np.abs(norms[name][:, 0]).max(axis=(0, 2)) for name in norms
-    }
     measured: dict[str, Any] = {
         "NTP-lead": float((best[0, 1, wide] - best[1:, 1, wide].max(axis=0)).min()),
         "NTP-both": min(both) / max(abs(both[0] - both[1]), 1e-12),
-        "initial-NTP": float(ahead["NTP"][wide].mean()),
-        "initial-SP": float(ahead["SP"][-1]),
-        "initial-muP": float(ahead["muP"][-1]),
         "end-alignment": float(
             max((np.abs(alignments[n][:, 1]).max(0) - fig4.best_over_layers(norms[n])[0, 1]).max() for n in norms)
         ),
@@ -96,8 +94,32 @@ def run(config: Config) -> Findings:
     for name, table in with_relu.items():
         first = table[:, 1, relu_wide, 0]  # (norm, size)
         measured[f"relu-W1-{name}"] = float(first[0].mean())
-        measured[f"relu-Frobenius-{name}"] = float((first[1] - first[[0, 2]].max(axis=0)).mean())
+
+    def numbers(index: NDArray[np.int64]) -> dict[str, float]:
+        leads = _initial({name: taken(m, index) for name, m in linear.items()}, wide)
+        return leads | {f"relu-Frobenius-{p}": _of_first(taken(m, index), relu_wide) for p, m in relu.items()}
+
+    measured |= decided(CLAIMS, numbers, c.networks, Rng(c.seed).child("fig14_16"))
     return {"ntp": {"NTP": ntp}, "alignment": alignments, "relu": with_relu}, measured
+
+
+def _initial(found: dict[str, Measured], wide: list[int]) -> dict[str, float]:
+    """Alignment's lead over the best norm at initialisation: mean over sizes under NTP, at the largest size otherwise."""
+    ahead = {
+        name: np.abs(alignment_correlations(m)[:, 0]).max(axis=0)
+        - np.abs(norm_correlations(m, m.sharpness)[:, 0]).max(axis=(0, 2))
+        for name, m in found.items()
+    }
+    return {
+        f"initial-{name}": float(lead[wide].mean()) if name == "NTP" else float(lead[-1])
+        for name, lead in ahead.items()
+    }
+
+
+def _of_first(found: Measured, wide: list[int]) -> float:
+    """The mean lead over sizes of the first matrix's Frobenius norm over its other norms, at the end of training."""
+    first = norm_correlations(found, found.sharpness)[:, 1, wide, 0]  # (norm, size)
+    return float((first[1] - first[[0, 2]].max(axis=0)).mean())
 
 
 def figures(result: Outcome) -> dict[str, Any]:
@@ -133,5 +155,5 @@ EXPERIMENT = experiment(
         relu_samples=1024,
         relu_steps=2000,
     ),
-    chosen="as for cracking.fig4; ReLU networks at five sizes.",
+    chosen=f"{fig4.EXPERIMENT.chosen.removesuffix('.')}; ReLU networks at five sizes.",
 )

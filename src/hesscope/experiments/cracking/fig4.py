@@ -11,6 +11,7 @@ from ...results.claims import Outcome
 from ..declared import less, more
 from ..recipe import Findings, experiment
 from . import PAPER
+from ._ensemble import CHOSEN
 from ._two_layer import NORMS, Measured, Study, draw_norm_correlations, measure, norm_correlations
 
 PARAMETRIZATIONS = ("SP", "muP")
@@ -103,6 +104,5 @@ EXPERIMENT = experiment(
     quick=Config(),
     default=Config(ends=(1, 2, 4, 8, 16, 30), networks=100, steps=400),
     paper=Config(width=100, ends=(1, 2, 5, 10, 20, 50, 100), networks=200, steps=4000),
-    chosen="full-batch descent with its own rate until nothing is gained, where the paper has SGD in batches of 128 with "
-    "rates from 0.01 to 0.00001; seven of the sizes 1 to 100.",
+    chosen=f"{CHOSEN.removesuffix('.')}; seven of the sizes 1 to 100.",
 )

@@ -126,5 +126,6 @@ EXPERIMENT = experiment(
     quick=Config(),
     default=Config(64, 8, 2, 200, (2, 10, 100, 500), (200, 400, 600, 1200), 1200, 8, 200),
     paper=Config(64, 8, 2, 500, (2, 10, 100, 500), (500, 1000, 1500, 3000), 3000, 16, 200),
-    chosen="d = 64, 3000 examples and 16 networks for each K; the paper shows one.",
+    chosen="3000 examples, which share out evenly among up to 3,000 clusters, and 16 networks for each K, where the paper shows one; Appendix G.3 says "
+    "input_dim = 64, which is taken, and N = C, which would leave clusters without an example.",
 )

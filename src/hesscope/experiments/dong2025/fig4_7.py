@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
+from ...curvature import Hessian, Problem
 from ...plots.style import CYCLE, new_figure
 from ...results.claims import Outcome
 from ...rmt import block_limits
@@ -30,9 +32,9 @@ PARTS = (
     ("output-ce", "H_vv, CE", "Figure 7", CASES[3][0], 1),
 )
 CLAIMS = (
-    at_most("strict", f"{SOURCE}, Figure 4", "Linear, MSE: strictly block-diagonal at every C (largest off-diagonal over diagonal "
-            "norm)", 0.0, "“the off-diagonal blocks are strictly zero”"),
-    at_most("strict-output", f"{SOURCE}, Figure 6", "H_vv, MSE: strictly block-diagonal at every C", 0.0,
+    at_most("strict", f"{SOURCE}, Figure 4", "Linear, MSE: strictly block-diagonal at every C (H times vectors of one class, by double "
+            "backward: largest norm outside that class over that within)", 0.0, "“the off-diagonal blocks are strictly zero”"),
+    at_most("strict-output", f"{SOURCE}, Figure 6", "H_vv, MSE: strictly block-diagonal at every C (the same)", 0.0,
             "“H_vv is always strictly block-diagonal”"),
     *(
         less(f"{key}-clearer", f"{SOURCE}, {figure}", f"{name}: blocks become clearer whenever C grows (largest quotient of "
@@ -59,6 +61,26 @@ def limit_ratio(key: str, inputs: int, hidden: int, classes: int) -> float:
     return float(np.sqrt(limit.off_diagonal[0] / limit.diagonal[0]))
 
 
+PROBES = 8  # classes at each C; every class is one where there are no more
+
+
+def outside(problem: Problem, classes: int, rng: Rng) -> float:
+    """Of the last layer: ‖H v‖ outside the block of one class over that within, v random in it; largest over `PROBES` classes.
+
+    Products by double backward know nothing of blocks, unlike block norms, which take blocks that are zero for granted.
+    """
+    width = problem.space.shapes[-1][-1]
+    chosen = np.unique(np.linspace(0, classes - 1, min(classes, PROBES)).astype(int))
+    vectors = torch.zeros(problem.space.size, len(chosen))
+    rows = vectors[-classes * width :].view(classes, width, -1)
+    for place, label in enumerate(chosen):
+        rows[label, :, place] = torch.randn(width, generator=rng.child("probe", int(label)).torch())
+    image = (Hessian(problem) @ vectors)[-classes * width :].view(classes, width, -1)
+    squares = image.double().square().sum(1).numpy()  # (class, probe)
+    own = squares[chosen, np.arange(len(chosen))]
+    return float(np.sqrt(((squares.sum(0) - own) / own).max()))
+
+
 @dataclass(frozen=True)
 class Config:
     """The paper has one example per class (N = C), so that d / N changes with C."""
@@ -77,7 +99,7 @@ def run(config: Config) -> Findings:
     for name, hidden, loss in CASES:
         widths = (config.inputs, config.hidden) if hidden else (config.inputs,)
         every = np.zeros((len(config.classes), config.repeats, 2, 2))  # layer, diagonal or not
-        pictures = {}
+        pictures, strict = {}, 0.0
         for k, classes in enumerate(config.classes):
             for repeat in range(config.repeats):
                 rng = Rng(config.seed).child("fig4_7", classes, repeat)
@@ -86,16 +108,18 @@ def run(config: Config) -> Findings:
                 if repeat == 0:
                     picture = heat_map(problem, config.pixels, reduce="mean")
                     pictures[str(classes)] = {"image": picture.image, "bounds": picture.bounds}
+                    strict = max(strict, outside(problem, classes, rng))
                 every[k, repeat] = layer_squares(problem, ("fc1", f"fc{len(widths)}"))
         mean = every.mean(1)
         data[name] = {"ratios": np.sqrt(mean[:, :, 1] / mean[:, :, 0]).T, "pictures": pictures, "every": every}
+        data[name]["outside"] = strict
     return data, _measured(config, data)
 
 
 def _measured(config: Config, data: dict[str, Any]) -> dict[str, Measured]:
     found: dict[str, Measured] = {
-        "strict": float(data[CASES[0][0]]["ratios"].max()),
-        "strict-output": float(data[CASES[2][0]]["ratios"][1].max()),
+        "strict": data[CASES[0][0]]["outside"],
+        "strict-output": data[CASES[2][0]]["outside"],
     }
     for key, _, _, case, row in PARTS:
         ratios = data[case]["ratios"][row]
@@ -153,5 +177,5 @@ EXPERIMENT = experiment(
     quick=Config(),
     default=Config(64, 8, (10, 100, 500), 8, 256),
     paper=Config(64, 8, (10, 100, 500), 20, 256),
-    chosen="d = 64 inputs and 20 networks for each C; the paper shows one of unsaid d.",
+    chosen="20 networks for each C, where the paper shows one; d = 64 and N = C are its own (Appendix G.3).",
 )

@@ -21,7 +21,7 @@ HERE = f"{SOURCE}, Appendix A"
 CLAIMS = (
     *(
         between(f"eq{number}", f"{HERE}, ({number})", f"{what}: the ratio of norms is 1/(C - 1) (measured times C - 1, largest C)", 0.9, 1.1,
-                "“≈ 1/(C - 1)”, to a tenth", printed=1.0)
+                "“≈ 1/(C - 1)”, to a tenth", printed=1.0, basis="convention")
         for number, what in ((18, "Linear model, CE"), (29, "Output layer, CE"))
     ),
     *(
@@ -32,7 +32,7 @@ CLAIMS = (
     less("eq22", f"{HERE}, (22)", "Hidden layer, MSE: Σ_c v_ci v_cj / Σ_c v_ci² vanishes as C grows (root mean square, largest over "
          "smallest C)", 1, "“C → ∞: Cov/Var = 0”"),
     between("eq22-norms", f"{HERE}, (22)", "... and is the ratio of the norms (mean quotient of the two, largest C)", 0.9, 1.1,
-            "“≈”, to a tenth", printed=1.0),
+            "“≈”, to a tenth", printed=1.0, basis="convention"),
     less("eq28", f"{HERE}, (28)", "Hidden layer, CE: the printed quotient vanishes as C grows (root mean square, largest over smallest C)",
          0.5, "“C → ∞: Cov/Var = 0”: at least halved", basis="convention"),
     less("eq28-corrected", f"{HERE}, (28)", "... with 1/C in the products of sums it does (the same)", 0.5,

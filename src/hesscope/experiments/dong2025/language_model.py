@@ -29,16 +29,17 @@ RATE = "“the ratio between the off-diagonal and diagonal blocks decays to zero
 CLAIMS = (
     less("learns", "method", "Every network learns (last over first loss, largest)", 1, "otherwise nothing was trained"),
     between("law-random", f"{SOURCE}, Theorem 1 and (29)", "Random weights: RMS off-diagonal over diagonal norm falls as 1/C (exponent over "
-            "the vocabularies of one text)", -1.1, -0.9, RATE, printed=-1.0),
+            "the vocabularies of one text)", -1.1, -0.9, RATE, printed=-1.0, basis="convention"),
     between("far", f"{SOURCE}, (29)", "... and the same law reaches 50,257 random tokens (measured over extrapolated ratio)", 0.8, 1.25,
-            "one law: a fifth either way"),
+            "one law: a fifth either way", basis="convention"),
     between("order", f"{SOURCE}, (29)", "... with the constant of the rough count (ratio times C - 1, at the most tokens)", 0.5, 2,
-            "“≈ 1/(C - 1)”: within a factor of two", printed=1.0),
-    between("law-trained", f"beyond {SOURCE}, Theorem 1", "Trained weights: the same exponent", -1.1, -0.9, RATE, printed=-1.0),
+            "“≈ 1/(C - 1)”: within a factor of two", printed=1.0, basis="convention"),
+    between("law-trained", f"beyond {SOURCE}, Theorem 1", "Trained weights: the same exponent", -1.1, -0.9, RATE, printed=-1.0,
+            basis="convention"),
     between("law-typical", f"beyond {SOURCE}, Theorem 1", "Trained weights, the median token's ratio: the same exponent", -1.1, -0.9, RATE,
-            printed=-1.0),
+            printed=-1.0, basis="convention"),
     between("frequencies", f"beyond {SOURCE}, (29)", "... instead the ratio of a head that says every token's frequency, f: in (29) with p = f "
-            "(trained over that, farthest from 1 of the vocabularies)", 0.8, 1.25, "one law: a fifth either way", corrected=True),
+            "(trained over that, farthest from 1 of the vocabularies)", 0.8, 1.25, "one law: a fifth either way", corrected=True, basis="convention"),
     less("falls", f"beyond {SOURCE}, Theorem 1", "Trained weights: the ratio falls with the vocabulary (exponent)", 0,
          "“the block-diagonal structure becomes clearer as C increases”"),
     more("near", f"beyond {SOURCE}, Theorem 1", "Trained: the head is near-block-diagonal by token at every vocabulary (smallest share of its "

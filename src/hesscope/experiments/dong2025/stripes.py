@@ -17,7 +17,7 @@ from ...plots.style import ACCENT, MEASURED, MUTED, THEORY, new_figure
 from ...results.claims import Outcome
 from ...rng import Rng
 from ...structure import heat_map
-from ..declared import between, less, more, standard_errors
+from ..declared import between, more, standard_errors
 from ..recipe import Findings, experiment
 from ._measured import SOURCE, draw_maps, network, problem_of
 
@@ -33,9 +33,10 @@ CLAIMS = (
     standard_errors("law", f"{SOURCE}, (30)-(33)", "The share in stripes at every N is that of noise/N plus mean (largest deviation)",
                     corrected=True),
     between("balance", f"{SOURCE}, (32)", "Noise, which is the first term's, and mean are equal where N is of the order of d C (that N over "
-            "d C)", 0.1, 10, "an order of magnitude: a factor of ten either way", corrected=True),
-    less("equal", f"{SOURCE}, (32)", "Of the mean, which stays as N grows, both terms are of the order 1/C: the first does not lead (its "
-         "squared norm over that of the second)", 4, "“O(1/C)” of (32) holds of both: a factor of two in norm either way", corrected=True, basis="convention"),
+            "d C)", 0.1, 10, "an order of magnitude: a factor of ten either way", corrected=True, basis="convention"),
+    between("equal", f"{SOURCE}, (32)", "Of the mean, which stays as N grows, both terms are of the order 1/C: the first does not lead (its "
+            "squared norm over that of the second)", 0.25, 4, "“O(1/C)” of (32) holds of both: a factor of two in norm either way",
+            corrected=True, basis="convention"),
     more("stays", f"{SOURCE}, (33)", "As N grows the share tends to that of the mean, which is not that of a full matrix (share of the mean "
          "times the m columns)", 1, "1/m of a matrix without pattern lies in one of m columns", corrected=True),
 )  # fmt: skip
@@ -95,7 +96,7 @@ def run(config: Config) -> Findings:
         "leads": float(quotient.min()),
         "law": float(scores.max()),
         "balance": float((noise[1] / limit[1] - 1) / (d * c)),
-        "equal": float(max(limit[2] / limit[3], limit[3] / limit[2])),
+        "equal": float(limit[2] / limit[3]),
         "stays": float(limit[0] / limit[1] * config.hidden),
     }
 

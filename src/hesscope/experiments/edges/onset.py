@@ -33,11 +33,11 @@ PREDICTIONS = {
 CLAIMS = (
     *(
         at_least(key, SOURCE, f"Spikes begin within a factor of {WITHIN:g} of {what} (share of the checkpoints)", SHARE, "nine of ten, "
-                 "as the page on stability asks")
+                 "as the page on stability asks", basis="convention")
         for key, what in PREDICTIONS.items()
     ),
     at_least("near", SOURCE, f"Near the edge ({NEAR[0]:g} to {NEAR[1]:g} of it) they begin there (share of the checkpoints)", SHARE,
-             "nine of ten"),
+             "nine of ten", basis="convention"),
 )  # fmt: skip
 
 

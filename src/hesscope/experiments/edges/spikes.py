@@ -27,11 +27,11 @@ FROZEN_ERROR = 0.1  # how far the predicted edge without the binding layer may b
 MULTIPLES = (0.5, 1 / WITHIN, 0.8, 1.25, WITHIN, 2.0, 4.0)
 CLAIMS = (
     at_least("split", SOURCE, f"The predicted critical rate splits calm runs from spikes within a factor of {WITHIN:g} (share of the "
-             "checkpoints)", SHARE, "nine of ten, as the page on stability promises"),
-    at_least("calm", SOURCE, "Below the predicted rate nothing spikes (share of the checkpoints)", SHARE, "nine of ten"),
-    at_least("loud", SOURCE, "At twice the rate and more all spike (share of the checkpoints)", SHARE, "nine of ten"),
+             "checkpoints)", SHARE, "nine of ten, as the page on stability promises", basis="convention"),
+    at_least("calm", SOURCE, "Below the predicted rate nothing spikes (share of the checkpoints)", SHARE, "nine of ten", basis="convention"),
+    at_least("loud", SOURCE, "At twice the rate and more all spike (share of the checkpoints)", SHARE, "nine of ten", basis="convention"),
     at_least("frozen", SOURCE, f"With the binding layer frozen the edge is where the leading eigenpairs predict it, to {FROZEN_ERROR:.0%} "
-             "(share of the checkpoints)", SHARE, "nine of ten"),
+             "(share of the checkpoints)", SHARE, "nine of ten", basis="convention"),
 )  # fmt: skip
 
 

@@ -14,11 +14,12 @@ from ...plots.style import MEASURED, THEORY
 from ...rmt import GLM
 from ...rmt.glm.simulation import Simulation
 from ...rng import Rng
-from ..declared import Declared, Measured, at_most
+from ..declared import Declared, Measured, at_least, at_most
 from . import PAPER
 
 Run = TypeVar("Run")
 AVERAGED = "the paper draws one matrix; 50 are averaged here, so that there are standard errors."
+CERTAIN = 4.0  # standard errors
 SHRINK = 2  # the second, smaller size that removes what is left of order 1/p
 
 
@@ -93,6 +94,30 @@ def at_two_sizes(full: list[Run], smaller: list[Run], measure: Callable[[Run], f
     large = [measure(one) for one in full]
     score = extrapolated(large, [measure(one) for one in smaller], truth)
     return score, f"{score:.2f} standard errors: {np.mean(large):.4g}, limit {truth:.4g}"
+
+
+def growth_claim(id: str, where: str, what: str, because: str) -> Declared:
+    """An eigenvalue without an edge to stay at grows with p: what `growth` measures is at least 4."""
+    return at_least(
+        id,
+        where,
+        f"{what} grows with p (mean of its logarithm over runs at p, minus that at p/2, in standard errors)",
+        CERTAIN,
+        f"{because}; with fewer than {CERTAIN:g} standard errors either way it is not decided",
+        basis="sampling theory",
+    )
+
+
+def growth(full: Sequence[float], smaller: Sequence[float]) -> Measured:
+    """Mean log at p minus that at p/2 in standard errors; a text below 4 of them, where heavy tails decide the sign.
+
+    The quotient follows Student's law (Welch): it is given as the normal deviate of the same probability.
+    """
+    large, small = np.log(full), np.log(smaller)
+    found = stats.ttest_ind(large, small, equal_var=False)
+    score = float(np.sign(found.statistic) * stats.norm.isf(max(found.pvalue / 2, 1e-300)))
+    shown = f"{score:.2f} standard errors: a factor of {np.exp(large.mean() - small.mean()):.3g}"
+    return (score, shown) if abs(score) >= CERTAIN else f"not decidable from {len(large)} runs: {shown}"
 
 
 def panel(model: GLM, measured: AtomicMeasure) -> dict[str, Any]:

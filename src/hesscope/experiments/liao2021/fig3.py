@@ -25,7 +25,7 @@ CLAIMS = (
          "spectrum to its own law over that to the matched one)", 1, "“yet formally different”"),
     more("exponential", f"{HERE}c", "Exponential loss: further from its matched law than the logistic loss from its own "
          "(Kolmogorov distances)", 1, "“in sharp contrast”, “away from a Marchenko-Pastur shape”"),
-    more("spread", f"{HERE}b, 3d", "The spread of g explains it: std/mean of g, exponential over logistic", 1,
+    more("spread", f"{HERE}b, 3d", "The spread of g explains it (theory): std/mean of g, exponential over logistic", 1,
          "“the law of g has a much larger spread”"),
 )  # fmt: skip
 

@@ -20,8 +20,8 @@ from ._sweep import deviation, draw_sweep, simulated, theory
 HERE = f"{PAPER}, Figure 4"
 CLAIMS = (
     law_claim("law", "Theorem 1, Figure 4 left", "|mean|² = 0.8"),
-    equal("threshold", f"{PAPER}, Corollary 1", "The spike appears at |mean|² = √c (error)", 1e-8),
-    equal("formula", f"{PAPER}, Corollary 1", "Theorem 3 gives the alignment of Corollary 1 (largest error)", 1e-8),
+    equal("threshold", f"{PAPER}, Corollary 1", "The spike appears at |mean|² = √c (theory: error)", 1e-8),
+    equal("formula", f"{PAPER}, Corollary 1", "Theorem 3 gives the alignment of Corollary 1 (theory: largest error)", 1e-8),
     standard_errors("location", f"{HERE} middle, Theorem 2", "Above the threshold the largest eigenvalue is the predicted "
                     "spike"),
     standard_errors("gap", f"{HERE} middle", "Its distance to the support of the law is the predicted eigengap"),

@@ -27,18 +27,18 @@ CLAIMS = (
     standard_errors("gap", f"{HERE} middle", "Its distance to the support of the law is the predicted eigengap"),
     standard_errors("alignment", f"{HERE} right, Theorem 3", "The squared cosine of its eigenvector with w is the predicted "
                     "one"),
-    less("gap-falls", f"{HERE} middle", "c = 0.1: the eigengap rises and falls back as |w| grows (last over peak)", 1,
+    less("gap-falls", f"{HERE} middle", "c = 0.1 (theory): the eigengap rises and falls back as |w| grows (last over peak)", 1,
          "“non-monotonic behavior”: it decreases again"),
-    at_least("merges", SECTION, "c = 0.1: the spike merges into the bulk again (number of mergers up to the widest |w|)", 1,
+    at_least("merges", SECTION, "c = 0.1 (theory): the spike merges into the bulk again (number of mergers up to the widest |w|)", 1,
              "“the eigengap tends to vanish” as the spike goes back into the bulk"),
-    at_most("gap-relative", SECTION, "c = 0.1: the gap closes because the whole left end shrinks, not by a merger (1 - gap "
+    at_most("gap-relative", SECTION, "c = 0.1 (theory): the gap closes because the whole left end shrinks, not by a merger (1 - gap "
             "over edge at the widest |w|)", 0.5, "more than half of the way from 0 to the edge stays empty",
             corrected=True, basis="convention"),
-    at_least("merges-at-larger-c", SECTION, "c = 0.35: the spike appears and merges again (number of mergers)", 1,
+    at_least("merges-at-larger-c", SECTION, "c = 0.35 (theory): the spike appears and merges again (number of mergers)", 1,
              "the same sentence, at a larger ratio", corrected=True),
-    at_least("monotone", f"{HERE} right", "c = 0.1: the alignment grows with |w| as far as one looks (smallest step)", 0.0,
+    at_least("monotone", f"{HERE} right", "c = 0.1 (theory): the alignment grows with |w| as far as one looks (smallest step)", 0.0,
              "“monotonically increasing as |w| grows large”"),
-    less("peaks", f"{HERE} right", "c = 0.1: the alignment peaks and falls (alignment at the widest |w| over its peak)", 1,
+    less("peaks", f"{HERE} right", "c = 0.1 (theory): the alignment peaks and falls (alignment at the widest |w| over its peak)", 1,
          "the opposite of the sentence above", corrected=True),
 )  # fmt: skip
 

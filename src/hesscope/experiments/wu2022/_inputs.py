@@ -13,10 +13,12 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Declared, Measured, between
 from ..long_runs import progress
+from ._fits import TrainingFit, fit_of, where_trained
 from ._moments import KINDS, closeness, input_moments, mean_bound
 from ._printed import InputRow
 from ._trained import CIFAR, DEEP, MNIST, Setting, trained
 
+CLASSES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100}
 TRAINED = ("epochs", "batch_size", "rate", "momentum", "xavier", "seed")  # what is kept beside a row
 
 
@@ -51,6 +53,7 @@ def measure(setting: Setting, runs: int, name: str) -> dict[str, dict[str, Any]]
         moments = input_moments(model, models.examples.first(setting.measured_on).x, kinds=tuple(KINDS))
         for kind, rows in found.items():
             rows.append([(*closeness(*moments[layer]), mean_bound(*moments[layer])) for layer in layers[kind]])
+    fit = fit_of(models)
     tables = {kind: np.array(rows) for kind, rows in found.items() if layers[kind]}
     return {
         kind: {
@@ -58,7 +61,8 @@ def measure(setting: Setting, runs: int, name: str) -> dict[str, dict[str, Any]]
             "alignment": table[:, :, 0],
             "ratio": table[:, :, 1],
             "bound": table[:, :, 2],
-            "accuracy": models.accuracy,
+            "loss": fit.loss,
+            "accuracy": fit.accuracy,
             "trained": {key: getattr(setting, key) for key in TRAINED},
         }
         for kind, table in tables.items()
@@ -76,16 +80,27 @@ def in_rows(rows: Sequence[InputRow], data: dict[str, Any]) -> dict[str, Measure
     found: dict[str, Measured] = {}
     for row in rows:
         if row.id in data:
-            found[f"{row.id}-alignment"] = (float(data[row.id]["alignment"].mean()), span(data[row.id]["alignment"]))
-            found[f"{row.id}-ratio"] = (float(data[row.id]["ratio"].mean()), span(data[row.id]["ratio"]))
+            here: dict[str, Measured] = {
+                f"{row.id}-{key}": (float(data[row.id][key].mean()), span(data[row.id][key]))
+                for key in ("alignment", "ratio")
+            }
+            found |= where_trained(here, fit_in(data[row.id], CLASSES[row.data]))
     return found
+
+
+def fit_in(found: dict[str, Any], classes: int) -> TrainingFit:
+    """How well the networks are trained that `measure` looked at."""
+    return TrainingFit(found["loss"], found["accuracy"], classes)
 
 
 def draw(outcome: Outcome, rows: Sequence[InputRow]) -> dict[str, Any]:
     """Mean, smallest and largest alignment and ratio of every network, with the paper's range beside them."""
     found = {name: part for name, part in outcome.data.items() if isinstance(part, dict) and "ratio" in part}
     printed = {row.id: row for row in rows}
-    called = {name: printed[name].shown if name in printed else name for name in found}
+    called = {
+        name: f"{printed[name].shown if name in printed else name}, loss {np.max(part.get('loss', np.nan)):.2g}"
+        for name, part in found.items()
+    }
     return {
         key: plots.ranges(
             {called[name]: part[key] for name, part in found.items()},

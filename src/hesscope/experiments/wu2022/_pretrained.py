@@ -8,6 +8,7 @@ from ...curvature import Problem
 from ...errors import refuse
 from ...zoo.data import Examples, data_dir, load
 from ...zoo.models import load_cifar_resnet
+from ._fits import TrainingFit, fit_of, fit_on
 from ._trained import NETWORKS, Setting, trained
 
 PRETRAINED = ("resnet20", "resnet32")
@@ -26,10 +27,11 @@ def published(name: str, setting: Setting) -> tuple[nn.Module, Examples]:
     return model.eval(), load("cifar10", folder=folder, count=setting.examples)
 
 
-def problem_of(setting: Setting) -> tuple[Problem, int]:
-    """Of the setting's network, and the number of classes."""
+def problem_of(setting: Setting) -> tuple[Problem, int, TrainingFit]:
+    """Of the setting's network, the number of classes, and how well it fits its data."""
     if setting.network in NETWORKS:
         models = trained(setting)
-        return models.problem(), models.examples.classes
+        return models.problem(), models.examples.classes, fit_of(models)
     model, found = published(setting.network, setting)
-    return Problem.of(model, "cross_entropy", (found.x, found.y), batch_size=64), found.classes
+    fit = fit_on([model], found.x, found.y, found.classes)
+    return Problem.of(model, "cross_entropy", (found.x, found.y), batch_size=64), found.classes, fit

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...pacbayes import Settings
 from ...plots.style import THEORY, panel_grid
 from ...results.claims import Outcome
 from ..declared import Measured, less
 from ..long_runs import progress
 from ..recipe import Findings, experiment
-from ._bounds import PRINTED, ROWS, Training, prepare, summary
+from ._bounds import CHOSEN, PAPER, PRINTED, ROWS, Optimised, prepare, settings_of, summary, training_of
+from ._drawing import as_printed
 
 SOURCE = "Wu et al., Section 6, Table 10"
 METHODS = ("base", "iter", "local")
@@ -30,26 +30,23 @@ CLAIMS = (
 
 
 @dataclass(frozen=True)
-class Config(Training):
+class Config(Optimised):
     """A row of Table 10 and the budgets in epochs, the same for every method; each has a schedule of its own."""
 
     row: str = "T-600"
     budgets: tuple[int, ...] = (3, 10, 30)
-    batch_size: int = 256
-    draws: int = 180_000
 
 
 def run(config: Config) -> Findings:
     """Every method at every budget, all from the same weights."""
     row = next(row for row in ROWS if row.name == config.row)
-    training = Training(**{f.name: getattr(config, f.name) for f in fields(Training)})
-    prepared = prepare(row, training)
+    prepared = prepare(row, training_of(config))
     found: dict[str, list[dict[str, Any]]] = {method: [] for method in METHODS}
     for budget in config.budgets:
-        settings = Settings(epochs=budget, batch_size=config.batch_size, draws=config.draws, seed=config.seed)
+        settings = settings_of(config, budget)
         for method, runs in found.items():
             progress(f"{row.name}: {method}, {budget} epochs")
-            runs.append(summary(prepared, row, training, method, settings))  # type: ignore[arg-type]
+            runs.append(summary(prepared, method, settings))  # type: ignore[arg-type]
     data: dict[str, Any] = {
         method: {
             key: np.array([run[key] for run in runs]) for key in ("bound", "kl", "train_error", "test_error", "seconds")
@@ -87,7 +84,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         divergences.semilogy(epochs, found["history"][:, 1], color=line.get_color(), label=method)
     bounds.set_xticks(budgets, [str(budget) for budget in budgets])
     bounds.minorticks_off()
-    bounds.set(xlabel="budget, epochs", ylabel="certified bound", title=outcome.config["row"])
+    bounds.set(xlabel="budget, epochs", ylabel="certified bound", title=as_printed(outcome.config["row"]))
     bounds.legend(fontsize=8)
     errors.set(xlabel="epoch", ylabel="error as minimised", title=f"{budgets[-1]} epochs")
     errors.axvline(budgets[-1] / 2, color=THEORY, lw=0.8, ls=":")
@@ -105,6 +102,6 @@ EXPERIMENT = experiment(
     "Wu et al., Table 10, at several budgets",
     quick=Config(data="digits", row="T-50", sgd_epochs=20, budgets=(4, 16), batch_size=100, draws=20_000),
     default=Config(),
-    paper=Config(sgd_epochs=1000, budgets=(10, 100, 2000)),
-    chosen="batches of 256 for the bounds.",
+    paper=Config(**PAPER, budgets=(10, 100, 2000)),
+    chosen=CHOSEN,
 )

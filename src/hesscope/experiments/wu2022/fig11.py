@@ -14,7 +14,8 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, less, more
 from ..recipe import Findings, experiment
-from ._trained import CIFAR, Setting, trained
+from ._fits import as_data, fit_of, results, where_trained, with_fits
+from ._trained import CIFAR, START, Setting, trained
 
 SOURCE = "Wu et al., Figures 11 to 15, Definition F.1"
 FIGURE = {"fc1": "Figures 11 and 12", "fc2": "Figure 13", "conv1": "Figure 14", "conv2": "Figure 15"}
@@ -64,7 +65,8 @@ def run(config: Config) -> Findings:
     for name, d in decouple_layers(models.problem(), config.layers).items():
         data[name] = _correspondences(d, config)
         measured |= _measured(name, data[name], space, len(d.output_hessian))
-    return data, measured
+    fit = fit_of(models)
+    return data | as_data({config.network: fit}), where_trained(measured, fit)
 
 
 def _correspondences(d: Decoupling, config: Config) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def _on_diagonal(matrix: Any, columns: int) -> float:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Four heat maps per layer."""
-    return {
+    drawn = {
         name: plots.correspondences(
             {
                 "exact, with E[xxᵀ]": found["exact inputs"],
@@ -115,8 +117,9 @@ def figures(outcome: Outcome) -> dict[str, Any]:
                 "decoupled, with E[M]": found["decoupled outputs"],
             }
         )
-        for name, found in outcome.data.items()
+        for name, found in results(outcome).items()
     }
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
@@ -126,5 +129,5 @@ EXPERIMENT = experiment(
     quick=Config(examples=600, epochs=40, k=20),
     default=Config(**CIFAR, k=130, shown=130),
     paper=Config(data="cifar10", epochs=1000, rate=0.01, k=130, shown=130),
-    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
+    chosen=f"10,000 of the 50,000 images of CIFAR-10 are at hand. {START}",
 )

@@ -14,8 +14,9 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import more
 from ..recipe import Findings, experiment
+from ._fits import as_data, results, where_trained, with_fits
 from ._pretrained import problem_of
-from ._trained import Setting
+from ._trained import START, STEEP, Setting
 
 CLAIMS = tuple(
     more(f"layer-{place}", f"Wu et al., Figure {15 + place}", f"Layer {place} of the list (paper: conv{place} of VGG11): the top c - 1 eigenvectors "
@@ -37,29 +38,29 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Correspondence matrices of the exact layer Hessian with E[x xᵀ]."""
-    problem, classes = problem_of(config)
+    problem, classes, fit = problem_of(config)
     data: dict[str, Any] = {}
     for name, d in decouple_layers(problem, config.layers).items():
         shape = (len(d.output_hessian), len(d.input_autocorrelation))
         vectors = eigenpairs(d.exact, k=min(config.k, d.exact.shape[0])).vectors.cpu().double()
         basis = torch.linalg.eigh(d.input_autocorrelation)[1].flip(1)[:, : config.shown]
         data[name] = correspondence(matricize(vectors, shape), basis, side="inputs").numpy()
-    return data, {
-        f"layer-{i}": float(np.mean(found[0, : classes - 1])) for i, found in enumerate(data.values(), start=1)
-    }
+    measured = {f"layer-{i}": float(np.mean(found[0, : classes - 1])) for i, found in enumerate(data.values(), start=1)}
+    return data | as_data({config.network: fit}), where_trained(measured, fit)
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """One heat map per layer."""
-    return {"inputs": plots.correspondences({f"{name}, with E[xxᵀ]": found for name, found in outcome.data.items()})}
+    maps = {f"{name}, with E[xxᵀ]": found for name, found in results(outcome).items()}
+    return with_fits({"inputs": plots.correspondences(maps)}, outcome)
 
 
 EXPERIMENT = experiment(
     __name__,
     "Eigenvector correspondence matrices of VGG11",
     "Wu et al., Figures 16 to 18",
-    quick=Config(examples=96, width=6, epochs=4, rate=0.02, k=16, shown=12),
-    default=Config(data="cifar10", examples=1000, width=16, epochs=15, rate=0.05),
+    quick=Config(**{**STEEP, "batch_size": 16}, examples=96, width=8, epochs=40, k=16, shown=12),
+    default=Config(**STEEP, data="cifar10", examples=1000, width=16, epochs=60),
     paper=Config(data="cifar10", width=64, epochs=1000, rate=0.01, k=80, shown=60),
-    chosen="width 64 in every layer, where the captions have 64, 128 and 256; 10,000 of the 50,000 images are at hand.",
+    chosen=f"width 64 in every layer, where the captions have 64, 128 and 256; 10,000 of the 50,000 images are at hand. {START}",
 )

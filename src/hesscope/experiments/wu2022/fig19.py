@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from ...curvature import Problem
+from ..._version import __version__
+from ...curvature.content import content_of
 from ...kron import Decoupling, decouple_layers
 from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_most, more
+from ..long_runs import Kept, progress
 from ..recipe import Findings, experiment
-from ._trained import CIFAR, Setting, examples, trained
+from ._drawing import legends_beside
+from ._fits import as_data, fit_of, where_trained, with_fits
+from ._trained import CIFAR, START, Setting, TrainedModels, trained_along
 
 SOURCE = "Wu et al., Figures 19 and 20, Section F.4"
 CLAIMS = tuple(
@@ -44,23 +47,15 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Eigenvalues of E[x xᵀ] and E[M], spectral and Frobenius error and overlap, per layer at several epochs."""
-    data = examples(config)
-    some = data.first(config.measured_on)
     epochs = np.unique(np.linspace(0, config.epochs, config.looks).round().astype(int))
-    space = data.classes - 1
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in config.layers}
-    losses = []
-
-    def look(epoch: int, models: list[nn.Module]) -> None:
-        if epoch in epochs:
-            problem = Problem.of(models[0].eval(), "cross_entropy", (some.x, some.y))
-            losses.append(problem.loss_value())
-            for name, d in decouple_layers(problem, config.layers).items():
-                rows[name].append(_measure(d, space, config.k))
-
-    trained(config, watch=look)
+    along = trained_along(config, epochs.tolist())
+    looks = []
+    for epoch, models in zip(epochs, along, strict=True):
+        progress(f"looking at epoch {epoch}")
+        looks.append(_look(models, config))
     found: dict[str, Any] = {
-        name: {key: np.array([row[key] for row in looks]) for key in looks[0]} for name, looks in rows.items()
+        name: {key: np.array([look[name][key].numpy() for look in looks]) for key in looks[0][name]}
+        for name in config.layers
     }
     measured: dict[str, Measured] = {}
     for name in config.layers:
@@ -72,8 +67,25 @@ def run(config: Config) -> Findings:
             f"{name}-initial": float(part["spectral"][0] / part["spectral"].min()),
             f"{name}-overlap": float(part["overlap"].min()),
         }
-    found |= {"epochs": epochs, "loss": np.array(losses)}
-    return found, measured
+    fits = [fit_of(models) for models in along]
+    found |= {"epochs": epochs, "loss": np.array([float(fit.loss[0]) for fit in fits])}
+    return found | as_data({config.network: fits[-1]}), where_trained(measured, fits[-1])
+
+
+def _look(models: TrainedModels, config: Config) -> dict[str, dict[str, torch.Tensor]]:
+    """What is measured of every layer; kept, so that a killed run goes on with the next look."""
+    problem = models.problem()
+    kept = Kept(repr(("look", content_of(problem), config.layers, config.k, __version__)))
+    state = kept.load()
+    if state is None:
+        state = {
+            name: {
+                key: torch.as_tensor(value) for key, value in _measure(d, models.examples.classes - 1, config.k).items()
+            }
+            for name, d in decouple_layers(problem, config.layers).items()
+        }
+        kept.save(state)
+    return state
 
 
 def _measure(d: Decoupling, space: int, k: int) -> dict[str, Any]:
@@ -81,9 +93,9 @@ def _measure(d: Decoupling, space: int, k: int) -> dict[str, Any]:
     tau = torch.linalg.eigvalsh(d.output_hessian).flip(0)
     gamma = torch.linalg.eigvalsh(d.input_autocorrelation).flip(0)
     return {
-        "inputs": gamma[:k].numpy(),
+        "inputs": gamma[:k],
         "first": float(gamma[0] / gamma.sum()),
-        "outputs": tau[:k].numpy(),
+        "outputs": tau[:k],
         "share": float(tau[: space + 1].sum() / tau.sum()),
         "spectral": found.spectral_error,
         "frobenius": found.frobenius_error,
@@ -101,12 +113,15 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     outputs = {f"$\\tau_{{{i + 1}}}$": found["outputs"][:, i] for i in places if i < found["outputs"].shape[1]}
     kinds = {"spectral": "relative spectral error", "frobenius": "relative Frobenius error", "overlap": "overlap"}
     panels = {title: {name: outcome.data[name][kind] for name in layers} for kind, title in kinds.items()}
-    return {
-        "eigenvalues": plots.curves(
-            {f"{shown}: E[xxᵀ]": inputs, f"{shown}: E[M]": outputs}, "epoch", "eigenvalue", log=True, x=epochs
+    drawn = {
+        "eigenvalues": legends_beside(
+            plots.curves(
+                {f"{shown}: E[xxᵀ]": inputs, f"{shown}: E[M]": outputs}, "epoch", "eigenvalue", log=True, x=epochs
+            )
         ),
         "errors": plots.curves(panels, "epoch", "", x=epochs),
     }
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
@@ -116,5 +131,5 @@ EXPERIMENT = experiment(
     quick=Config(width=40, examples=600, epochs=40, looks=3),
     default=Config(**CIFAR, network="lenet5", hidden=("fc1", "fc2", "fc3"), looks=4),
     paper=Config(data="cifar10", network="lenet5", hidden=("fc1", "fc2", "fc3"), epochs=1000, rate=0.01, looks=11),
-    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand; eleven looks.",
+    chosen=f"10,000 of the 50,000 images of CIFAR-10 are at hand; eleven looks. {START}",
 )

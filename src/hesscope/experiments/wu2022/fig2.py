@@ -12,8 +12,10 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
 from ..recipe import Findings, experiment
+from ._drawing import with_errors
+from ._fits import as_data, fit_of, where_trained, with_fits
 from ._spectra import closeness, widest_gap
-from ._trained import MNIST, Setting, trained, untrained
+from ._trained import MNIST, START, Setting, trained, untrained
 
 SOURCE = "Wu et al., Figure 2, Section 5.1"
 CLAIMS = tuple(
@@ -46,12 +48,10 @@ def run(config: Config) -> Findings:
     decoupled = decouple_layers(models.problem(), config.layers)
     space = models.examples.classes - 1
     initial = _at_initialisation(config, space)
-    data: dict[str, Any] = {
-        "accuracy": models.accuracy,
-        "synthetic": models.examples.synthetic,
-        "initialisation": initial,
-    }
-    measured: dict[str, Any] = {f"{name}-initial": float(found["overlap"][-1]) for name, found in initial.items()}
+    fit = fit_of(models)
+    data: dict[str, Any] = {"initialisation": initial, **as_data({config.network: fit})}
+    at_start = {f"{name}-initial": float(found["overlap"][-1]) for name, found in initial.items()}
+    measured: dict[str, Any] = {}
     for name, d in decoupled.items():
         found, errors = d.compare(min(config.k, d.exact.shape[0])), d.errors()
         data[name] = {
@@ -62,6 +62,7 @@ def run(config: Config) -> Findings:
             "frobenius_error": found.frobenius_error,
             "frobenius_stderr": found.frobenius_stderr,
             "nearest_frobenius_error": float(errors.frobenius[-1]),
+            "nearest_frobenius_stderr": float(errors.frobenius_stderr[-1]),
             "nearest_spectral_error": float(errors.spectral[-1]),
         }
         measured |= {
@@ -70,7 +71,7 @@ def run(config: Config) -> Findings:
             f"{name}-outliers": widest_gap(found.eigenvalues, space),
             f"{name}-error": float(found.spectral_error),
         }
-    return data, measured
+    return data, at_start | where_trained(measured, fit)
 
 
 def _at_initialisation(config: Config, space: int) -> dict[str, Any]:
@@ -89,10 +90,15 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "decoupled": np.array([outcome.data[n]["frobenius_error"] for n in layers]),
         "nearest": np.array([outcome.data[n]["nearest_frobenius_error"] for n in layers]),
     }
-    return {
+    halves = [
+        np.array([outcome.data[n].get(f"{kind}frobenius_stderr", np.nan) for n in layers]) for kind in ("", "nearest_")
+    ]
+    bars = plots.bars(list(layers), errors, "relative Frobenius error")
+    drawn = {
         "layers": plots.spectrum_and_overlap(panels),
-        "errors": plots.bars(list(layers), errors, "relative Frobenius error"),
+        "errors": with_errors(bars, halves, "± its standard error"),
     }
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
@@ -102,5 +108,5 @@ EXPERIMENT = experiment(
     quick=Config(width=40, epochs=40, k=20),
     default=Config(**MNIST, width=200),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01),
-    chosen="nothing: F-200² on MNIST, 1000 epochs of SGD at 0.01 in batches of 128.",
+    chosen=f"F-200² on MNIST, 1000 epochs of SGD at 0.01 in batches of 128. {START}",
 )

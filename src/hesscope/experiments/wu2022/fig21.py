@@ -15,7 +15,8 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import Measured, more
 from ..recipe import Findings, experiment
-from ._trained import CIFAR, Setting, trained
+from ._fits import as_data, fit_of, results, where_trained, with_fits
+from ._trained import CIFAR, START, Setting, trained
 
 SOURCE = "Wu et al., Figure 21, Section G.2"
 CLAIMS = tuple(
@@ -54,23 +55,25 @@ def run(config: Config) -> Findings:
         data[name] = {"ratios": ratios, "chance": chance, "singular": singular[:SHOWN, :10].numpy()}
         measured[f"{name}-top"] = float((ratios[:space] ** 2).mean())
         measured[f"{name}-usual"] = float(np.mean(ratios > 0.5))
-    return data, measured
+    fit = fit_of(models)
+    return data | as_data({config.network: fit}), where_trained(measured, fit)
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """The ratio over the index, with that of a random vector; singular values of the first eigenvectors."""
     panels = {
         name: {"eigenvector": found["ratios"], "random": np.full(len(found["ratios"]), found["chance"])}
-        for name, found in outcome.data.items()
+        for name, found in results(outcome).items()
     }
     singular = {
         name: {f"$h_{{{i + 1}}}$": found["singular"][i] for i in range(len(found["singular"]))}
-        for name, found in outcome.data.items()
+        for name, found in results(outcome).items()
     }
-    return {
+    drawn = {
         "rank": plots.curves(panels, "index", r"$\|Mat(h_i)\| / \|Mat(h_i)\|_F$"),
         "singular": plots.curves(singular, "place", "singular value of Mat(h)"),
     }
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
@@ -80,5 +83,5 @@ EXPERIMENT = experiment(
     quick=Config(examples=600, epochs=40, k=20),
     default=Config(**CIFAR, k=200, layers=("conv1", "conv2", "fc1", "fc2", "fc3")),
     paper=Config(data="cifar10", epochs=1000, rate=0.01, k=200, layers=("conv1", "conv2", "fc1", "fc2", "fc3")),
-    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
+    chosen=f"10,000 of the 50,000 images of CIFAR-10 are at hand. {START}",
 )

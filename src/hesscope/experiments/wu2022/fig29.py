@@ -14,7 +14,8 @@ from ...results.claims import Outcome
 from ...rng import Rng
 from ..declared import less, more
 from ..recipe import Findings, experiment
-from ._trained import MNIST, Setting, trained, untrained
+from ._fits import as_data, fit_of, results, where_trained, with_fits
+from ._trained import MNIST, START, Setting, trained, untrained
 
 SOURCE = "Wu et al., Figures 29 and 30, Section G.5"
 CLAIMS = (
@@ -45,7 +46,8 @@ class Config(Setting):
 def run(config: Config) -> Findings:
     """Shares of variance between logits and between classes, of Γ and Δ, before and after training."""
     data: dict[str, Any] = {}
-    for name, models in (("initialisation", untrained(config)), ("minimum", trained(config))):
+    cases = {"initialisation": untrained(config), "minimum": trained(config)}
+    for name, models in cases.items():
         problem = models.problem()
         found = logit_gradients(problem, config.layer)
         s = predicted_output_eigenspace(problem, config.layer).logit_map
@@ -62,7 +64,9 @@ def run(config: Config) -> Findings:
             "gamma points": found.embedding("gamma", Rng(config.seed)),
             "delta points": found.embedding("delta", Rng(config.seed)),
         }
-    return data, _measured(data)
+    fit = fit_of(cases["minimum"])
+    of_any = ("initial-gamma", "initial-delta", "centres", "factor")
+    return data | as_data({config.network: fit}), where_trained(_measured(data), fit, but=of_any)
 
 
 def _product(model: torch.nn.Module, layer: str) -> torch.Tensor:
@@ -90,10 +94,11 @@ def _measured(data: dict[str, Any]) -> dict[str, float]:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """t-SNE of Γ and Δ before and after training."""
-    return {
+    drawn = {
         name: plots.clusters({"Γ": found["gamma points"], "Δ": found["delta points"]})
-        for name, found in outcome.data.items()
+        for name, found in results(outcome).items()
     }
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
@@ -103,5 +108,5 @@ EXPERIMENT = experiment(
     quick=Config(width=48, epochs=30),
     default=Config(**MNIST, width=200),
     paper=Config(data="mnist", width=200, epochs=1000, rate=0.01),
-    chosen="fc1 of F-200² on MNIST.",
+    chosen=f"fc1 of F-200² on MNIST. {START}",
 )

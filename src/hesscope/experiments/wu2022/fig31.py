@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from ...pacbayes import Certificate, Settings
+from ...pacbayes import Certificate
 from ...plots.style import panel_grid
 from ...results.claims import Outcome
 from ..declared import less
 from ..recipe import Findings, experiment
-from ._bounds import ROWS, Training, certificates, prepare
+from ._bounds import CHOSEN, PAPER, ROWS, Optimised, certificates, prepare, settings_of, training_of
 
 SOURCE = "Wu et al., Appendix H, Figure 31"
 METHODS = ("base", "appr", "iter", "iter_m", "local")
@@ -34,22 +34,19 @@ BINS = 60
 
 
 @dataclass(frozen=True)
-class Config(Training):
+class Config(Optimised):
     """A row of Table 10 and the layer to look at."""
 
     row: str = "T-200^2_10"
     layer: str = "fc1.weight"
     epochs: int = 10
-    batch_size: int = 256
     draws: int = 60_000
 
 
 def run(config: Config) -> Findings:
     """Variances of one layer, ordered by decreasing eigenvalue, for every method."""
     row = next(row for row in ROWS if row.name == config.row)
-    training = Training(**{f.name: getattr(config, f.name) for f in fields(Training)})
-    settings = Settings(epochs=config.epochs, batch_size=config.batch_size, draws=config.draws, seed=config.seed)
-    found = certificates(prepare(row, training), METHODS, settings)
+    found = certificates(prepare(row, training_of(config)), METHODS, settings_of(config, config.epochs))
     data = {method: _ordered(one, found["iter"], config.layer) for method, one in found.items()}
     return data, _measured(data)
 
@@ -108,6 +105,6 @@ EXPERIMENT = experiment(
     "Wu et al., Figure 31",
     quick=Config(data="digits", row="T-50", sgd_epochs=20, epochs=30, batch_size=100, draws=5_000),
     default=Config(),
-    paper=Config(sgd_epochs=1000, epochs=2000),
-    chosen="batches of 256 for the bounds.",
+    paper=Config(**PAPER, epochs=2000),
+    chosen=CHOSEN,
 )

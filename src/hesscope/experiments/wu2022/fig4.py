@@ -13,8 +13,9 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, between, less, more, standard_errors
 from ..recipe import Findings, experiment
+from ._fits import as_data, fit_of, results, where_trained, with_fits
 from ._overlaps import arrays, beyond_chance, starts_high
-from ._trained import MNIST, Setting, trained
+from ._trained import MNIST, START, Setting, trained
 
 SOURCE = "Wu et al., Figure 4, Theorem G.1"
 CLAIMS = (
@@ -58,7 +59,8 @@ def run(config: Config) -> Findings:
         overlap = model_overlap(problems, layer, k=config.k)
         data[layer] = arrays(overlap) | {"factors": overlap.factors, "reach": np.array(overlap.reach)}
         measured |= {"last-constant": starts_high(overlap)} if layer == config.last else _hidden_layer(overlap)
-    return data, measured
+    fit = fit_of(found)
+    return data | as_data({config.network: fit}), where_trained(measured, fit)
 
 
 def _hidden_layer(overlap: ModelOverlap) -> dict[str, Measured]:
@@ -78,7 +80,7 @@ def _hidden_layer(overlap: ModelOverlap) -> dict[str, Measured]:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """One panel per layer."""
-    return {"overlap": plots.model_overlaps(outcome.data)}
+    return with_fits({"overlap": plots.model_overlaps(results(outcome))}, outcome)
 
 
 EXPERIMENT = experiment(
@@ -90,5 +92,5 @@ EXPERIMENT = experiment(
     paper=Config(
         data="mnist", width=200, depth=2, epochs=1000, rate=0.01, k=600, layers=("fc1", "fc2", "fc3"), last="fc3"
     ),
-    chosen="F-200² on MNIST; the paper does not name the networks of its Figure 4.",
+    chosen=f"F-200² on MNIST; the paper does not name the networks of its Figure 4. {START}",
 )

@@ -13,8 +13,10 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
 from ..recipe import Findings, experiment
+from ._drawing import as_printed
+from ._fits import TrainingFit, as_data, fit_of, results, where_trained, with_fits
 from ._spectra import closeness
-from ._trained import MNIST, Setting, trained
+from ._trained import MNIST, START, Setting, trained
 
 SOURCE = "Wu et al., Figure 5, Appendix C"
 NETWORKS = ("F-200^2", "F-200^4", "F-600^4", "F-600^8")
@@ -42,6 +44,7 @@ def run(config: Config) -> Findings:
     """Exact eigenpairs by Lanczos beside the principled and the printed approximation, for several networks."""
     data: dict[str, Any] = {}
     measured: dict[str, Any] = {}
+    fits: dict[str, TrainingFit] = {}
     for place, (width, depth) in enumerate(config.networks, start=1):
         models = trained(replace(config, width=width, depth=depth))
         problem, space = models.problem(), models.examples.classes - 1
@@ -53,8 +56,9 @@ def run(config: Config) -> Findings:
             found[f"{form}_overlap"] = nested_overlaps(exact.vectors, guess.vectors)
         name = f"F-{width}^{depth}"
         data[name] = found
+        fits[name] = fit_of(models)
         overlap = {form: float(found[f"{form}_overlap"][space - 1]) for form in ("printed", "principled")}
-        measured |= {
+        here: dict[str, Any] = {
             f"overlap-{place}": overlap["printed"],
             f"values-{place}": closeness(found["printed"], found["exact"], space),
             f"principled-{place}": (
@@ -62,17 +66,20 @@ def run(config: Config) -> Findings:
                 f"{overlap['principled']:.3f} against {overlap['printed']:.3f}",
             ),
         }
-    return data, measured
+        measured |= where_trained(here, fits[name])
+    return data | as_data(fits), measured
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Eigenvalues and overlap of both forms for every network."""
-    return {
+    drawn = {
         form: plots.spectrum_and_overlap(
-            {n: (d["exact"], d[form], d[f"{form}_overlap"]) for n, d in outcome.data.items()}, guess=label
+            {as_printed(n): (d["exact"], d[form], d[f"{form}_overlap"]) for n, d in results(outcome).items()},
+            guess=label,
         )
         for form, label in (("printed", "Appendix C, as printed"), ("principled", "Appendix C, exact pairs"))
     }
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
@@ -82,5 +89,5 @@ EXPERIMENT = experiment(
     quick=Config(epochs=40, k=15, networks=((24, 2), (24, 3))),
     default=Config(**{**MNIST, "measured_on": 500}, k=20, networks=((200, 2), (200, 4))),
     paper=Config(data="mnist", epochs=1000, rate=0.01),
-    chosen="k = 50 eigenvalues.",
+    chosen=f"k = 50 eigenvalues. {START}",
 )

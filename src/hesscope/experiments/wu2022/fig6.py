@@ -12,8 +12,9 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import Measured, at_least, between, more
 from ..recipe import Findings, experiment
+from ._fits import as_data, fit_of, results, where_trained, with_fits
 from ._overlaps import arrays, at_outputs, beyond_chance, starts_high
-from ._trained import Setting, trained
+from ._trained import START, Setting, trained
 
 SOURCE = "Wu et al., Figure 6, Section F.2.1"
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
@@ -50,10 +51,11 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Every pair of models, whether trained alike or not."""
-    problems, schemes = [], []
+    problems, schemes, fits = [], [], {}
     for scheme, ((rate, momentum, decay), count) in enumerate(zip(config.rates, config.each, strict=True)):
         setting = replace(config, rate=rate, momentum=momentum, weight_decay=decay, seed=config.seed + 100 * scheme)
         found = trained(setting, count)
+        fits[f"rate {rate}, momentum {momentum}"] = fit_of(found)
         problems += [found.problem(i) for i in range(count)]
         schemes += [scheme] * count
     data: dict[str, Any] = {}
@@ -70,27 +72,28 @@ def run(config: Config) -> Findings:
         elif len(overlap.mean) > 1.5 * overlap.outputs:
             peak = 1 + int(overlap.mean.argmax())
             measured[f"{layer}-peak"] = (peak / overlap.outputs, f"k = {peak}, m = {overlap.outputs}")
-    return data, measured
+    return data | as_data(fits), where_trained(measured, *fits.values())
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """One panel per layer."""
-    return {"overlap": plots.model_overlaps(outcome.data)}
+    return with_fits({"overlap": plots.model_overlaps(results(outcome))}, outcome)
 
 
 EXPERIMENT = experiment(
     __name__,
     "Overlap of models trained with different hyper-parameters",
     "Wu et al., Figure 6",
-    quick=Config(examples=600, epochs=25, k=40),
+    quick=Config(examples=600, epochs=25, k=40, batch_size=32),
     default=Config(
         data="cifar10",
         epochs=20,
+        batch_size=32,
         k=190,
         layers=LAYERS,
         each=(6, 5, 5),
         measured_on=1000,
-        rates=((0.01, 0.0, 0.0), (0.003, 0.0, 0.0), (0.01, 0.9, 5e-4)),
+        rates=((0.1, 0.0, 0.0), (0.03, 0.0, 0.0), (0.01, 0.9, 5e-4)),
     ),
     paper=Config(
         data="cifar10",
@@ -100,5 +103,5 @@ EXPERIMENT = experiment(
         each=(6, 5, 5),
         rates=((0.01, 0.0, 0.0), (0.001, 0.0, 0.0), (0.01, 0.9, 5e-4)),
     ),
-    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
+    chosen=f"10,000 of the 50,000 images of CIFAR-10 are at hand. {START}",
 )

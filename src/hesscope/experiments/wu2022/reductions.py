@@ -13,8 +13,10 @@ from ...plots import kron as plots
 from ...results.claims import Outcome
 from ..declared import less, more
 from ..recipe import Findings, experiment
+from ._drawing import with_errors
+from ._fits import as_data, results, where_trained, with_fits
 from ._pretrained import problem_of
-from ._trained import Setting
+from ._trained import QUICK, Setting
 
 SOURCE = "Wu et al., (33), made quantitative"
 FORMS = ("expand", "reduce", "kfac_reduce", "nearest")
@@ -43,7 +45,7 @@ class Config(Setting):
 
 def run(config: Config) -> Findings:
     """Relative errors of every form, and the overlap of its top c - 1 eigenspace with that of the exact Hessian."""
-    problem, classes = problem_of(config)
+    problem, classes, fit = problem_of(config)
     data = {name: _measure(d, classes - 1) for name, d in decouple_layers(problem, config.layers).items()}
     measured: dict[str, Any] = {}
     for place, found in enumerate(data.values(), start=1):
@@ -52,7 +54,8 @@ def run(config: Config) -> Findings:
             f"nearest-{place}": float(found["frobenius"][3] / found["frobenius"][0]),
             f"reduce-{place}": float(found["spectral"][0] / found["spectral"][1:3].min()),
         }
-    return data, measured
+    of_any = tuple(name for name in measured if name.startswith("nearest"))  # an inequality
+    return data | as_data({config.network: fit}), where_trained(measured, fit, but=of_any)
 
 
 def _measure(d: Decoupling, space: int) -> dict[str, Any]:
@@ -75,25 +78,27 @@ def _measure(d: Decoupling, space: int) -> dict[str, Any]:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Errors and overlap of every form, layer by layer."""
-    layers = list(outcome.data)
+    data = results(outcome)
+    layers = list(data)
     labels = {"expand": "expand, (33)", "reduce": "reduce", "kfac_reduce": "K-FAC reduce", "nearest": "nearest"}
-    return {
-        kind: plots.bars(
-            layers, {labels[f]: [outcome.data[n][kind][i] for n in layers] for i, f in enumerate(FORMS)}, ylabel
-        )
+    drawn = {
+        kind: plots.bars(layers, {labels[f]: [data[n][kind][i] for n in layers] for i, f in enumerate(FORMS)}, ylabel)
         for kind, ylabel in (
             ("frobenius", "relative Frobenius error"),
             ("spectral", "relative spectral error"),
             ("overlap", "overlap of top c - 1 spaces"),
         )
     }
+    halves = [[data[n]["frobenius_stderr"][i] for n in layers] for i in range(len(FORMS))]
+    with_errors(drawn["frobenius"], halves, "± its standard error")
+    return with_fits(drawn, outcome)
 
 
 EXPERIMENT = experiment(
     __name__,
     "Kronecker forms of convolutions, with their errors",
     "Wu et al., (33) and Section F.2.2; Van Loan & Pitsianis (1993)",
-    quick=Config(examples=200, epochs=30),
+    quick=Config(**QUICK, examples=200, epochs=30),
     default=Config(
         data="cifar10",
         examples=200,

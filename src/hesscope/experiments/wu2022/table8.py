@@ -11,11 +11,13 @@ import torch
 from ...kron import decouple_layers, predicted_output_eigenspace, subspace_overlap
 from ...plots import kron as plots
 from ...results.claims import Outcome
-from ..declared import less, more
+from ..declared import Measured, less, more
 from ..long_runs import progress
 from ..recipe import Findings, experiment
+from ._drawing import printed_marks
+from ._fits import TrainingFit, as_data, fit_of, results, where_trained, with_fits
 from ._printed import TABLE_8
-from ._trained import Setting, TrainedModels, only_setting, trained, untrained
+from ._trained import START, Setting, TrainedModels, only_setting, trained, untrained
 
 SOURCE = "Wu et al., Table 8, Section G.1"
 LAYERS = ("fc1", "fc2", "fc3")
@@ -53,6 +55,7 @@ def run(config: Config) -> Findings:
     """Fully connected and LeNet5 networks, true and random labels, and one at initialisation."""
     base = only_setting(config)
     data: dict[str, Any] = {"initialisation": _overlaps(untrained(base))}
+    fits: dict[str, TrainingFit] = {}
     for column in config.columns:
         progress(column)
         name, _, network = column.partition("/")
@@ -64,11 +67,12 @@ def run(config: Config) -> Findings:
             random_labels=random,
             epochs=config.random_epochs if random else config.epochs,
         )
-        data[column] = _overlaps(trained(setting))
-    return data, _measured(config, data)
+        models = trained(setting)
+        data[column], fits[column] = _overlaps(models), fit_of(models)
+    return data | as_data(fits), _measured(config, data, fits)
 
 
-def _measured(config: Config, data: dict[str, Any]) -> dict[str, Any]:
+def _measured(config: Config, data: dict[str, Any], fits: dict[str, TrainingFit]) -> dict[str, Any]:
     measured: dict[str, Any] = {}
     small = "digits, not the paper's data: no claim" if config.data == "digits" else ""
     for column in config.columns:
@@ -76,13 +80,18 @@ def _measured(config: Config, data: dict[str, Any]) -> dict[str, Any]:
         if name.endswith("-R"):
             true = f"{name.removesuffix('-R')}/{network}"
             if true in data:
-                measured[f"{name}-{network}-fc1"] = float(data[column]["printed"][0] / data[true]["printed"][0])
+                quotient = {f"{name}-{network}-fc1": float(data[column]["printed"][0] / data[true]["printed"][0])}
+                measured |= where_trained(quotient, fits[true])  # one cannot ask a fit of labels drawn at random
             continue
-        for layer, value in zip(LAYERS, data[column]["printed"], strict=False):
-            measured[f"{name}-{network}-{layer}"] = (float(value), f"{value:.3f} {small}".strip())
+        here: dict[str, Measured] = {
+            f"{name}-{network}-{layer}": (float(value), f"{value:.3f} {small}".strip())
+            for layer, value in zip(LAYERS, data[column]["printed"], strict=False)
+        }
+        measured |= where_trained(here, fits[column])
     every = np.concatenate([found["corrected"] - found["printed"] for found in data.values()])
+    true_labels = [fit for column, fit in fits.items() if "-R/" not in column]
     return measured | {
-        "corrected": float(every.mean()),
+        **where_trained({"corrected": float(every.mean())}, *true_labels),
         "initialisation": float(data["initialisation"]["corrected"].min()),
     }
 
@@ -103,21 +112,23 @@ def _overlaps(models: TrainedModels) -> dict[str, Any]:
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Both closed forms for every network and layer, and the paper's numbers."""
-    groups = [f"{name}\n{layer}" for name, d in outcome.data.items() for layer in d["layers"]]
-    values = {key: np.concatenate([found[key] for found in outcome.data.values()]) for key in ("corrected", "printed")}
+    data = results(outcome)
+    groups = [f"{name}\n{layer}" for name, d in data.items() for layer in d["layers"]]
+    values = {key: np.concatenate([found[key] for found in data.values()]) for key in ("corrected", "printed")}
     marks = []
-    for name, found in outcome.data.items():
-        data, _, network = name.partition("/")
-        row = TABLE_8.get((data, network), (np.nan,) * 3)
+    for name, found in data.items():
+        on, _, network = name.partition("/")
+        row = TABLE_8.get((on, network), (np.nan,) * 3)
         marks += list(row[: len(found["layers"])])
-    return {"overlap": plots.bars(groups, values, "overlap with the top space", marks={"printed": marks})}
+    drawn = plots.bars(groups, values, "overlap with the top space")
+    return with_fits({"overlap": printed_marks(drawn, list(values).index("printed"), marks)}, outcome)
 
 
 EXPERIMENT = experiment(
     __name__,
     "Closed-form eigenspaces of output Hessians",
     "Wu et al., Table 8",
-    quick=Config(width=48, epochs=20, examples=800),
+    quick=Config(width=48, epochs=20, examples=800, batch_size=32),
     default=Config(
         data="mnist",
         examples=2000,
@@ -136,5 +147,5 @@ EXPERIMENT = experiment(
         random_epochs=1000,
         columns=tuple(f"{data}/{network}" for data, network in TABLE_8),
     ),
-    chosen="10,000 of the 50,000 images of CIFAR-10 are at hand.",
+    chosen=f"10,000 of the 50,000 images of CIFAR-10 are at hand. {START}",
 )

@@ -142,7 +142,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     mean = {name: np.asarray(outcome.data[name]).mean(1) for name in outcome.data if name != "widths"}
     overlaps = {name: mean[name] for name in ("layer overlap", "corrected overlap", "printed overlap")}
     gaps = {name: mean[name] for name in ("layer gap", "output gap", "corrected error", "printed error")}
-    panels = {"overlap of top c - 1 spaces": overlaps, "λ_c/λ_(c-1), and errors of (8)": gaps}
+    panels = {"overlap of top c - 1 spaces": overlaps, r"$\lambda_c/\lambda_{c-1}$, and errors of (8)": gaps}
     figure = plots.curves(panels, "width n", "", x=outcome.data["widths"])
     figure.axes[0].axhline(PRINTED_LIMIT, color=THEORY, ls=":", lw=1, label="limit of the printed one, 0.829")
     figure.axes[0].legend(frameon=False, fontsize=8)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...curvature import Problem
@@ -15,12 +17,15 @@ from ...results.claims import Outcome
 from ..declared import Measured, between, less, more
 from ..long_runs import progress
 from ..recipe import Findings, experiment
+from ._fits import as_data, fit_on, where_trained, with_fits
 from ._moments import closeness, input_moments
 from ._pretrained import PRETRAINED, published
 from ._printed import TABLE_7
-from ._trained import NETWORKS, Setting, trained
+from ._trained import NETWORKS, STEEP, Setting, trained
 
 ROWS = [row for row in TABLE_7 if row.network == "resnet18"]
+OF_DECOUPLED = ("error", "overlap", "reduce")
+CLASSES = 10  # of digits and of CIFAR-10
 FROM = "smallest and largest of the paper's ResNet18 rows; these networks are deeper and narrower, with batch-norm, on CIFAR-10"
 CLAIMS = (
     more("dominates", "Wu et al., Section 3.1", "In every convolution but the first of every network, the top eigenvector of E[x xᵀ] is "
@@ -59,9 +64,11 @@ def run(config: Config) -> Findings:
     """Inputs of every convolution; the exact Hessians of some of them beside both Kronecker forms."""
     data: dict[str, Any] = {}
     measured: dict[str, Measured] = {}
+    fits = {}
     for name in config.networks:
         progress(f"inputs of {name}")
-        model, x, _ = _network(config, name)
+        model, x, y = _network(config, name)
+        fits[name] = fit_on([model], x, y, CLASSES)
         rows = [(layer, *closeness(*moments)) for layer, moments in input_moments(model, x).items()][1:]
         data[name] = {
             "layers": np.array([row[0] for row in rows]),
@@ -73,10 +80,13 @@ def run(config: Config) -> Findings:
             measured[f"{name}-ratio"] = float(data[name]["ratio"].mean())
     measured["dominates"] = min(float(found["alignment"].min()) for found in data.values())
     data["decoupled"] = found = _decoupled(config)
-    measured["error"] = float(found["error"][:, 0].max())
-    measured["overlap"] = float(found["overlap"][:, 0].min())
-    measured["reduce"] = float((found["overlap"][:, 1] - found["overlap"][:, 0]).mean())
-    return data, measured
+    if len(found["dead"]):
+        measured |= dict.fromkeys(OF_DECOUPLED, f"{found['dead'][0]} is dead at these examples: its Hessian is zero")
+    else:
+        measured["error"] = float(found["error"][:, 0].max())
+        measured["overlap"] = float(found["overlap"][:, 0].min())
+        measured["reduce"] = float((found["overlap"][:, 1] - found["overlap"][:, 0]).mean())
+    return data | as_data(fits), where_trained(measured, *fits.values())
 
 
 def _network(config: Config, name: str) -> tuple[nn.Module, Tensor, Tensor]:
@@ -92,18 +102,34 @@ def _decoupled(config: Config) -> dict[str, Any]:
     count = config.decoupled_on
     problem = Problem.of(model.eval(), "cross_entropy", (x[:count], y[:count]), batch_size=64)
     space = int(y.max())  # c - 1
+    dead = _dead(model, x[:count], y[:count], config.decoupled)
+    alive = [name for name in config.decoupled if name not in dead]
     errors, overlaps = [], []
-    for name, d in decouple_layers(problem, config.decoupled).items():
+    for name, d in decouple_layers(problem, alive).items() if alive else ():
         progress(f"decoupling {name}")
         found = [each.compare(space) for each in (d, d.with_reduction("reduce"))]
         errors.append([float(one.spectral_error) for one in found])
         overlaps.append([float(one.overlap[-1]) for one in found])
-    return {"layers": np.array(config.decoupled), "error": np.array(errors), "overlap": np.array(overlaps)}
+    return {
+        "layers": np.array(alive),
+        "error": np.array(errors).reshape(-1, 2),
+        "overlap": np.array(overlaps).reshape(-1, 2),
+        "dead": np.array(dead),
+    }
+
+
+def _dead(model: nn.Module, x: Tensor, y: Tensor, layers: tuple[str, ...]) -> list[str]:
+    """Those on which the loss does not depend: rectified units of a narrow network can all be off behind a layer."""
+    weights = [parameter for name in layers for parameter in model.get_submodule(name).parameters()]
+    owners = [name for name in layers for _ in model.get_submodule(name).parameters()]
+    found = torch.autograd.grad(F.cross_entropy(model(x), y), weights, allow_unused=True)
+    moves = {name for name, slope in zip(owners, found, strict=True) if slope is not None and slope.any()}
+    return [name for name in layers if name not in moves]
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Both numbers along the depth, and the two Kronecker forms."""
-    nets = {name: part for name, part in outcome.data.items() if name != "decoupled"}
+    nets = {name: part for name, part in outcome.data.items() if "ratio" in part}
     panels = {
         r"$(v_1^T \hat E[x])^2$": {name: part["alignment"] for name, part in nets.items()},
         r"$\lambda_1/\lambda_2$ of $E[xx^T]$": {name: part["ratio"] for name, part in nets.items()},
@@ -114,6 +140,8 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         axis.axhspan(low, high, color="#d9631e", alpha=0.12, linewidth=0, label="paper's ResNet18, range")
         axis.legend(frameon=False, fontsize=8)
     found = outcome.data["decoupled"]
+    if not len(found["layers"]):
+        return with_fits({"inputs": inputs}, outcome)
     labels = ("expand, (33)", "reduce")
     bars = plots.bars(
         [str(name) for name in found["layers"]],
@@ -121,7 +149,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         | {f"error, {label}": found["error"][:, i] for i, label in enumerate(labels)},
         "top c - 1 overlap, relative spectral error",
     )
-    return {"inputs": inputs, "decoupled": bars}
+    return with_fits({"inputs": inputs, "decoupled": bars}, outcome)
 
 
 EXPERIMENT = experiment(
@@ -129,11 +157,11 @@ EXPERIMENT = experiment(
     "Inputs and decoupling in trained ResNets",
     "Wu et al., Tables 6 and 7, Figure 2, on networks of our own choice",
     quick=Config(
+        **{**STEEP, "batch_size": 16},
         networks=("resnet18",),
-        examples=64,
-        width=4,
-        epochs=2,
-        rate=0.05,
+        examples=96,
+        width=8,
+        epochs=64,
         decoupled=("blocks.7.conv2",),
         decoupled_on=16,
     ),
