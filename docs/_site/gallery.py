@@ -183,7 +183,8 @@ def _group(claim: dict[str, Any]) -> str:
 def _row(claim: dict[str, Any]) -> str:
     values = [value for value in claim["values"] if value is not None]
     spread = f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else ""
-    ours = "" if claim["mean"] is None else f"{claim['mean']:.3g}{spread}"
+    why = next(iter(claim.get("undecided", ())), "")
+    ours = _escaped(why) if claim["mean"] is None else f"{claim['mean']:.3g}{spread}"
     paper = "" if claim["printed"] is None else f"{claim['printed']:.4g}"
     ratio = "" if claim["ratio"] is None else f"{claim['ratio']:.3g}"
     cells = (_escaped(claim["statement"]), _escaped(claim["expected"]), paper, ours, ratio, claim["verdict"])

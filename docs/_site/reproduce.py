@@ -130,6 +130,7 @@ def _claims(table: SeedTable) -> dict[str, Any]:
             "printed": row.printed,
             "values": row.values,
             "holds": row.holds,
+            "undecided": row.undecided,
             "mean": row.mean,
             "ratio": row.ratio,
             "verdict": row.verdict,

@@ -273,6 +273,14 @@ def test_claims_over_seeds_say_at_how_many_they_hold() -> None:
     assert not SeedTable.of(outcomes[2:]).holds
 
 
+def test_seeds_that_decide_nothing_say_why() -> None:
+    declared = at_most("small", "Table 1", "a number is small", 1.0, "its words")
+    measured = (0.5, "networks are not trained")
+    outcomes = [Outcome("x", {"seed": seed}, {}, (declared.judged(one),)) for seed, one in enumerate(measured)]
+    assert SeedTable.of(outcomes[1:]).claims[0].ours == "networks are not trained"
+    assert SeedTable.of(outcomes).claims[0].ours == "0.5 [1 of 2 undecided: networks are not trained]"
+
+
 def test_a_run_that_was_stopped_goes_on_at_the_seed_where_it_was(tmp_path: Path) -> None:
     experiment = find("cracking.fig1")
     calls: list[int] = []

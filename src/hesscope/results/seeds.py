@@ -12,7 +12,7 @@ from .claims import Outcome, verdict
 
 @dataclass(frozen=True)
 class SeedClaim(Result):
-    """One claim, its number at every seed (None where there is none) and whether it held there."""
+    """One claim, its number at every seed (None where there is none), whether it held there, and why that is not known."""
 
     id: str
     statement: str
@@ -23,6 +23,7 @@ class SeedClaim(Result):
     corrected: bool
     values: tuple[float | None, ...]
     holds: tuple[bool | None, ...]
+    undecided: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -57,12 +58,14 @@ class SeedClaim(Result):
 
     @property
     def ours(self) -> str:
-        """Mean, smallest and largest."""
+        """Mean, smallest and largest; where seeds do not decide, why the first of them does not."""
+        why = self.undecided[0] if self.undecided else ""
         if self.mean is None:
-            return "-"
-        if len(self.numbers) == 1:
-            return f"{self.mean:.4g}"
-        return f"{self.mean:.4g} ({min(self.numbers):.4g} to {max(self.numbers):.4g})"
+            return why or "-"
+        several = f" ({min(self.numbers):.4g} to {max(self.numbers):.4g})" if len(self.numbers) > 1 else ""
+        return f"{self.mean:.4g}{several}" + (
+            f" [{len(self.undecided)} of {len(self.holds)} undecided: {why}]" if why else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class SeedTable(Result):
                 SeedClaim(
                     first.id, first.statement, first.source, first.expected, first.basis, first.printed, first.corrected,
                     tuple(claim.value for claim in same), tuple(claim.holds for claim in same),
+                    tuple(claim.got for claim in same if claim.holds is None),
                 )
             )  # fmt: skip
         seeds = tuple(int(outcome.config["seed"]) for outcome in outcomes)
