@@ -145,7 +145,10 @@ def numbers(data: Any, most: int = 24) -> Any:
     if isinstance(data, dict):
         found = {str(name): numbers(part, most) for name, part in data.items()}
         return {name: part for name, part in found.items() if part not in (None, {})}
-    values = np.asarray(data)
+    try:
+        values = np.asarray(data)
+    except ValueError:  # curves of several lengths
+        return None
     if values.size > most or values.dtype.kind not in "biufUS":
         return None
     if values.dtype.kind == "f":

@@ -46,6 +46,18 @@ def test_coverage_says_of_every_item_whether_its_run_had_the_papers_settings() -
         assert "| full | reduced |" in line
 
 
+def test_an_outcome_keeps_short_rows_of_numbers_and_leaves_out_curves() -> None:
+    kept = _script("reproduce.py")["numbers"]
+    data = {
+        "one": 1.23456,
+        "row": (1, 2),
+        "ragged": ([1.0, 2.0], [3.0]),
+        "long": list(range(30)),
+        "inner": {"none": None},
+    }
+    assert kept(data) == {"one": 1.235, "row": [1, 2]}
+
+
 def test_the_gallery_shows_every_claim_no_half_sentence_and_no_two_pictures_of_one_name() -> None:
     script = _script("gallery.py")
     sections = script["page"]().split("\n### ")[1:]
