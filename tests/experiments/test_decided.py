@@ -10,6 +10,7 @@ from hesscope.experiments.cracking._decided import decided, taken
 from hesscope.experiments.cracking._two_layer import Study, measure, norm_correlations
 from hesscope.experiments.declared import judge, less, more
 from hesscope.experiments.liao2021._runs import growth
+from hesscope.experiments.liao2021.fig4 import growing
 from hesscope.rng import Rng
 
 
@@ -62,3 +63,9 @@ def test_networks_are_taken_whole() -> None:
     same, fewer = (norm_correlations(part, part.trace) for part in (taken(found, index), taken(found, index[:6])))
     np.testing.assert_allclose(same, norm_correlations(found, found.trace), rtol=1e-9)
     assert np.abs(fewer - same).max() > 1e-3
+
+
+def test_a_gap_that_no_run_has_is_no_step() -> None:
+    with np.errstate(all="raise"):
+        steps = growing(np.array([0.0, 0.0, 0.5, 0.4]), np.array([0.0, 0.0, 0.3, 0.4]))
+    np.testing.assert_allclose(steps, [0.0, 5 / 3, -0.2])

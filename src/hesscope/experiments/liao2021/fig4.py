@@ -63,10 +63,7 @@ def run(config: Config) -> Findings:
     above = strengths > np.sqrt(ratio) * (1 + 2 * p ** (-1 / 3))
     rho = curve["strength"][curve["strength"] > np.sqrt(ratio)]
     formula = (rho**2 - ratio) / (rho**2 + ratio * rho)
-    steps = [
-        np.diff(points[key]) / np.hypot(points["errors"][1:, column], points["errors"][:-1, column])
-        for key, column in (("gap", 1), ("alignment", 2))
-    ]
+    steps = [growing(points[key], points["errors"][:, column]) for key, column in (("gap", 1), ("alignment", 2))]
     measured: dict[str, Any] = {
         "law": distance(model.law(), runs),
         "threshold": abs(threshold.norm**2 - np.sqrt(ratio)),
@@ -76,6 +73,12 @@ def run(config: Config) -> Findings:
     measured |= {key: deviation(points, exact, key, above) for key in ("location", "gap", "alignment")}
     data = {"spectrum": panel(model, pooled(runs)), "curve": curve, "points": points}
     return data, measured
+
+
+def growing(values: np.ndarray[Any, Any], errors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Steps in their standard errors; below the threshold no run may have a gap, and then neither has an error: no step."""
+    steps = np.diff(values)
+    return np.divide(steps, np.hypot(errors[1:], errors[:-1]), out=np.zeros_like(steps), where=steps != 0)
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
