@@ -152,7 +152,9 @@ def numbers(data: Any, most: int = 24) -> Any:
     if values.size > most or values.dtype.kind not in "biufUS":
         return None
     if values.dtype.kind == "f":
-        return np.vectorize(lambda value: float(f"{value:.4g}"), otypes=[float])(values).tolist()
+        return np.vectorize(lambda value: float(f"{value:.4g}") if np.isfinite(value) else None, otypes=[object])(
+            values
+        ).tolist()
     return values.tolist()
 
 

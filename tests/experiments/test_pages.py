@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hesscope.experiments import find
@@ -56,6 +57,7 @@ def test_an_outcome_keeps_short_rows_of_numbers_and_leaves_out_curves() -> None:
         "inner": {"none": None},
     }
     assert kept(data) == {"one": 1.235, "row": [1, 2]}
+    assert kept(np.array([1.0, np.nan])) == [1.0, None]  # JSON has no word for it
 
 
 def test_the_gallery_shows_every_claim_no_half_sentence_and_no_two_pictures_of_one_name() -> None:

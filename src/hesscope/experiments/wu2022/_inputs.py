@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from ._printed import InputRow
 from ._trained import CIFAR, DEEP, MNIST, Setting, trained
 
 CLASSES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100}
+WITHOUT = ", without"  # a network of Table 9 without its batch-norm
 TRAINED = ("epochs", "batch_size", "rate", "momentum", "xavier", "seed")  # what is kept beside a row
 
 
@@ -98,8 +99,7 @@ def draw(outcome: Outcome, rows: Sequence[InputRow]) -> dict[str, Any]:
     found = {name: part for name, part in outcome.data.items() if isinstance(part, dict) and "ratio" in part}
     printed = {row.id: row for row in rows}
     called = {
-        name: f"{printed[name].shown if name in printed else name}, loss {np.max(part.get('loss', np.nan)):.2g}"
-        for name, part in found.items()
+        name: f"{_called(name, printed)}, loss {np.max(part.get('loss', np.nan)):.2g}" for name, part in found.items()
     }
     return {
         key: plots.ranges(
@@ -110,6 +110,14 @@ def draw(outcome: Outcome, rows: Sequence[InputRow]) -> dict[str, Any]:
         )
         for key, label in (("alignment", r"$(v_1^T \hat E[x])^2$"), ("ratio", r"$\lambda_1/\lambda_2$ of $E[xx^T]$"))
     }
+
+
+def _called(name: str, printed: Mapping[str, InputRow]) -> str:
+    """As the paper has it; the same network without batch-norm has no row of its own."""
+    row = name.removesuffix(WITHOUT)
+    if row not in printed:
+        return name
+    return printed[row].shown if row == name else printed[row].shown.replace("-BN", "")
 
 
 def span(values: Any) -> str:

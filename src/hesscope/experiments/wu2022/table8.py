@@ -134,8 +134,11 @@ EXPERIMENT = experiment(
         examples=2000,
         width=1500,
         depth=3,
-        epochs=20,
-        rate=0.05,
+        epochs=40,
+        rate=0.01,
+        momentum=0.9,
+        batch_size=32,
+        random_epochs=80,
         columns=tuple(f"{data}/{network}" for data, network in TABLE_8),
     ),
     paper=Config(

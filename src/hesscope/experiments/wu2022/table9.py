@@ -9,7 +9,7 @@ from ...results.claims import Outcome
 from ..declared import less
 from ..recipe import Findings, experiment
 from ._fits import where_trained
-from ._inputs import CLASSES, declared, draw, fit_in, in_rows, measure, setting_of
+from ._inputs import CLASSES, WITHOUT, declared, draw, fit_in, in_rows, measure, setting_of
 from ._printed import TABLE_9, known_rows
 from ._trained import START, Setting, only_setting
 
@@ -46,11 +46,11 @@ def run(config: Config) -> Findings:
     quotients: dict[str, list[float]] = {"alignment": [], "ratio": []}
     for name, setting in cases.items():
         data[name] = measure(setting, config.runs, name)["fc"]
-        without = f"{name}, without"
+        without = name + WITHOUT
         data[without] = measure(replace(setting, batch_norm=False), config.runs, without)["fc"]
         for key, found in quotients.items():
             found.append(float(data[name][key].mean() / data[without][key].mean()))
-    fits = [fit_in(data[name + more], CLASSES[each.data]) for name, each in cases.items() for more in ("", ", without")]
+    fits = [fit_in(data[name + more], CLASSES[each.data]) for name, each in cases.items() for more in ("", WITHOUT)]
     whole = where_trained({key: max(found) for key, found in quotients.items()}, *fits)
     return data, in_rows(TABLE_9, data) | whole
 
