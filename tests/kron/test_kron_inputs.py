@@ -51,6 +51,29 @@ def test_tied_weights_are_named() -> None:
         layer_hessian(_problem(Tied()), "a")
 
 
+def test_a_tied_head_alone_is_what_its_refusal_says_to_do() -> None:
+    """The remedy is run as it is printed; its Hessian is that of the head's role, by double backward with the roles apart."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 5, bias=False)).double()
+        model[3].weight = model[0].weight  # type: ignore[assignment]
+        tokens, labels = torch.randint(0, 5, (2, 8))
+    with pytest.raises(InputError, match=r"'3', tied to 0\.weight") as told:
+        layer_hessian(hs.Problem.of(model, "cross_entropy", (tokens, labels)), "3")
+    weight = model[3].weight.detach().clone()
+
+    def loss(head: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(model[1](nn.functional.embedding(tokens, weight)))
+        return nn.functional.cross_entropy(hidden @ head.view(5, 3).T, labels)
+
+    truth = torch.autograd.functional.hessian(loss, weight.flatten())
+    remedy = str(told.value).partition("again: ")[2].partition(". For all")[0]
+    exec(remedy, {"model": model, "torch": torch})
+    assert model[0].weight is not model[3].weight
+    found = layer_hessian(hs.Problem.of(model, "cross_entropy", (tokens, labels)), "3").dense()
+    torch.testing.assert_close(found, truth, rtol=1e-10, atol=1e-12)
+
+
 class _Model(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()

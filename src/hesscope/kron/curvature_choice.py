@@ -135,6 +135,16 @@ def exact_layer(problem: Problem, name: str) -> LayerFacts:
     return layer
 
 
+def _apart(name: str) -> str:
+    """What to do about a tied weight: both of its uses together are no Kronecker product, one of them is near one."""
+    module = f"model.get_submodule({name!r})"
+    return (
+        f"For the role of this layer alone, give it the same weight as one of its own and make the problem again: "
+        f"{module}.weight = torch.nn.Parameter({module}.weight.detach().clone()). "
+        "For all roles together, hs.Hessian(problem).block(...)."
+    )
+
+
 def _refuse_missing(problem: Problem, facts: ProblemFacts, name: str) -> NoReturn:
     """Say why there is no layer of this name."""
     here = f"Layers here: {_shown([layer.name for layer in facts.layers.values() if layer.multiplies])}."
@@ -153,7 +163,7 @@ def _refuse_missing(problem: Problem, facts: ProblemFacts, name: str) -> NoRetur
         refuse(
             "a layer's weight must be used once in a forward pass, and act only through z = W x + b of this layer",
             f"{name!r}, tied to {_shown(tied)}" if tied else f"{name!r}: {reason}",
-            "Use hs.Hessian(problem).block(...) for weights that are shared.",
+            _apart(name) if tied else "Use hs.Hessian(problem).block(...) for weights that are used several times.",
         )
     if reason == "not used":
         refuse("the layer must be called in the forward pass", f"{name!r}, which is not", here)
