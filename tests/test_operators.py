@@ -89,9 +89,25 @@ def test_a_product_knows_whether_it_is_symmetric() -> None:
     assert (A @ A.T).symmetric
     assert not (H @ G).symmetric
     assert not (A @ H).symmetric
+    assert (H @ G @ H).symmetric
+    assert ((H @ A.T) @ (A @ H)).symmetric
+    assert not (H @ H @ G).symmetric
     with pytest.raises(InputError, match="needs a symmetric operator"):
         hs.eigenpairs(H @ G)
     assert hs.eigenpairs(H @ H, 1).values[0] == pytest.approx(float(torch.linalg.eigvalsh(S @ S)[-1]))
+
+
+def test_a_sum_knows_whether_it_is_symmetric() -> None:
+    """The advice given for an operator that is not, 0.5 * (A + A.T), is taken."""
+    H, G = Dense(S), Dense(S + torch.diag(torch.arange(6.0)).double())
+    A = H @ G
+    check_operator(0.5 * (A + A.T), 0.5 * (A.dense() + A.dense().T))
+    assert hs.trace(0.5 * (A + A.T)).value == pytest.approx(float(A.dense().trace()))
+    assert (H @ G + G @ H).symmetric
+    assert (A + A.T + H).symmetric
+    assert not (A - A.T).symmetric
+    assert not (A + 2 * A.T).symmetric
+    assert not (A + A + A.T).symmetric
 
 
 def test_damping_shifts_every_eigenvalue() -> None:

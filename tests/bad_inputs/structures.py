@@ -31,6 +31,12 @@ def _nan_problem() -> Any:
     return of(loss=nn.CrossEntropyLoss(reduction="sum"), batch=(spoiled(inputs(), NAN), labels()))
 
 
+def _scaled(factor: float) -> Any:
+    """In float32, with entries whose squares it does not hold."""
+    each = nn.CrossEntropyLoss(reduction="none")
+    return of(loss=lambda z, y: factor * each(z, y)).cast(torch.float32)
+
+
 def _states(**values: Any) -> Any:
     return {name.replace("_", "."): value for name, value in values.items()}
 
@@ -162,6 +168,24 @@ ROWS = [
     Row("norms-probes-text", lambda: hs.block_norms(problem(), probes="many"), "probes must be", "'many'", r"\w"),
     Row("norms-seed", lambda: hs.block_norms(problem(), method="stochastic", rng=NAN), "rng must be", "nan", "Rng"),
     Row("norms-of-model", lambda: hs.block_norms(network()), "Problem", "Sequential", r"Problem\.of"),
+    Row(
+        "norms-float32-tiny",
+        lambda: hs.block_norms(_scaled(1e-24), "layer"),
+        r"between 1e-15 and 1e\+17",
+        "less",
+        "cast",
+    ),
+    Row(
+        "norms-float32-huge", lambda: hs.block_norms(_scaled(1e20), "layer"), "must be finite", "NaN or inf", "float64"
+    ),
+    Row(
+        "decouple-float32-tiny",
+        lambda: hs.decouple(_scaled(1e-22), "0").errors(),
+        r"between 1e-15 and 1e\+17",
+        "less|norm of",
+        "cast",
+    ),
+    Row("decouple-float32-huge", lambda: hs.decouple(_scaled(1e20), "0").errors(), "squared", "inf|nan", "cast"),
     Row("norms-nan-input", lambda: hs.block_norms(_nan_problem(), "layer"), "must be finite", "nan|NaN", r"\w"),
     Row(
         "norms-nan-input-stochastic",

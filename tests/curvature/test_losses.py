@@ -284,3 +284,51 @@ def test_one_value_for_each_example_in_a_column() -> None:
     targets = BINARY[:, :1]
     problem = hs.Problem.of(model, loss, [(X[:4], targets[:4]), (X[4:], targets[4:])])
     assert_right(model, problem, lambda: loss(model(X), targets).mean())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("margin", [18, 25, 45])
+def test_a_saturated_classifier_keeps_its_digits(margin: float, dtype: torch.dtype) -> None:
+    """Torch's own 1 - p has none left here, so that it agrees with the written-out loss to its rounding alone."""
+    labels = torch.arange(3).repeat(4)
+    x = torch.eye(3, dtype=dtype)[labels] + 0.05 * torch.rand(12, 3, generator=torch.Generator().manual_seed(0)).to(
+        dtype
+    )
+    model = nn.Linear(3, 3, bias=False).to(dtype)
+    with torch.no_grad():
+        model.weight.copy_(margin * torch.eye(3))
+    wide = x.double()
+    p = torch.softmax(wide @ model.weight.detach().double().T, -1)
+    others = p @ (1 - torch.eye(3).double())  # 1 - p without cancellation
+    expected = float((p * others).sum(-1) @ wide.square().sum(-1)) / len(x)
+    problem = hs.Problem.of(model, "cross_entropy", (x, labels))
+    for found in (hs.trace(problem), hs.trace(hs.GaussNewton(problem))):
+        assert found.exact
+        assert found.value == pytest.approx(expected, rel=1e-5 if dtype is torch.float32 else 1e-11)
+    assert hs.check(problem).passed
+
+
+def test_a_saturated_binary_classifier_keeps_its_digits() -> None:
+    x = torch.tensor([[1.0, 0.1], [1.0, -0.2], [1.0, 0.05]])
+    model = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[22.0, 0.1]]))
+    z = x.double() @ model.weight.detach().double().T
+    expected = float((torch.sigmoid(-z) * torch.sigmoid(z) * x.double().square()).sum()) / 3
+    assert hs.trace(hs.Problem.of(model, "bce", (x, torch.ones(3, 1)))).value == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_loss_that_differs_where_outputs_are_small_is_not_taken_for_torchs() -> None:
+    """Saturated outputs hide the difference below torch's rounding; the same outputs drawn together do not."""
+    loss = nn.CrossEntropyLoss()
+    loss.forward = lambda z, y: 1.5 * F.cross_entropy(z, y)  # type: ignore[method-assign, assignment]
+    labels = torch.arange(3).repeat(4)
+    model = nn.Linear(3, 3, bias=False).double()
+    with torch.no_grad():
+        model.weight.copy_(60 * torch.eye(3))
+    problem = hs.Problem.of(model, loss, (torch.eye(3).double()[labels], labels))
+    mild = problem.at({"weight": torch.eye(3).double()})
+    plain = hs.Problem.of(model, "cross_entropy", (torch.eye(3).double()[labels], labels)).at(
+        {"weight": torch.eye(3).double()}
+    )
+    assert hs.trace(mild).value == pytest.approx(1.5 * hs.trace(plain).value, rel=1e-9)

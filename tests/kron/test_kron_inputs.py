@@ -56,7 +56,7 @@ def test_a_tied_head_alone_is_what_its_refusal_says_to_do() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 5, bias=False)).double()
-        model[3].weight = model[0].weight  # type: ignore[assignment]
+        model[3].weight = model[0].weight
         tokens, labels = torch.randint(0, 5, (2, 8))
     with pytest.raises(InputError, match=r"'3', tied to 0\.weight") as told:
         layer_hessian(hs.Problem.of(model, "cross_entropy", (tokens, labels)), "3")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..linalg.estimates.estimate import mean_and_stderr
+from ..linalg.validation import require_room_for_squares
 from ..operators import Kronecker, LinearOperator
 from ..rng import Rng
 from .layer_operator import LayerHessian
@@ -62,7 +63,9 @@ class Distances:
     @cached_property
     def norm(self) -> tuple[float, float]:
         """‖H‖_F² and its standard error."""
-        return self.squared(None)
+        found = self.squared(None)
+        require_room_for_squares(self.op, sqrt(max(found[0], 0.0)) if found[0] == found[0] else found[0])
+        return found
 
     def _by_columns(self, kron: Kronecker | None) -> float:
         n, total = self.op.shape[0], 0.0

@@ -8,11 +8,13 @@ from torch import Tensor
 from ..arguments import as_float, is_count
 from ..errors import refuse
 from ..operators import Counted, LinearOperator, Matrix, as_operator
+from ..rng import Rng
 
 # A Hessian product in float32 through a saturated network is off by up to a few per cent; a matrix that is not
 # symmetric is off by its whole size.
 ASYMMETRY = 0.05
 SMALLEST, LARGEST = 1e-100, 1e100  # what can be squared twice
+_FLOAT32 = 1e-15, 1e17  # norms of which float32 holds the squares of all entries that count
 
 
 def innermost(op: LinearOperator) -> LinearOperator:
@@ -58,6 +60,21 @@ def multiply(op: LinearOperator, block: Tensor) -> Tensor:
             "Scale the loss or the matrix, and the results back.",
         )
     return out
+
+
+def require_room_for_squares(op: LinearOperator, norm: float) -> None:
+    """Refuse a norm that squares in float32 gave where float32 has none for them; zero is right only of a zero matrix."""
+    if op.dtype != torch.float32 or _FLOAT32[0] <= norm <= _FLOAT32[1]:
+        return
+    if norm == 0:
+        drawn = op.layout.draw(Rng(0).child("scale"), 1, "normal", op.dtype, op.device)
+        if not float(op.layout.norms(op.apply(drawn)).max()):
+            return
+    refuse(
+        f"in float32, what is squared must be between {_FLOAT32[0]:.0e} and {_FLOAT32[1]:.0e} in size",
+        f"a norm of {norm:.1e}" if norm else "less",
+        "Use problem.cast(torch.float64), or scale the loss, and the results back.",
+    )
 
 
 def require_symmetry(op: LinearOperator, asymmetry: float, size: float) -> None:

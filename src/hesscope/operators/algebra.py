@@ -30,7 +30,7 @@ class Sum(LinearOperator):
                 "Convert one: problem.cast(torch.float64), or matrix.to(H.dtype).",
             )
         self.parts, self.scales = parts, scales
-        self.symmetric = all(part.symmetric for part in parts)
+        self.symmetric = all(part.symmetric for part in parts) or _pairs_up(parts, scales)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -110,7 +110,7 @@ class Transposed(Derived):
 
 
 class Product(LinearOperator):
-    """A B, for one product with each; symmetric where it is A Aᵀ, Aᵀ A or the square of a symmetric operator."""
+    """A B, for one product with each; symmetric where its factors say so, as those of A Aᵀ, H H and H G H do."""
 
     def __init__(self, left: LinearOperator, right: LinearOperator) -> None:
         if left.shape[1] != right.shape[0]:
@@ -126,7 +126,7 @@ class Product(LinearOperator):
                 "Convert one: problem.cast(torch.float64), or matrix.to(H.dtype).",
             )
         self.left, self.right = left, right
-        self.symmetric = _are_transposes(left, right)
+        self.symmetric = _factors(self) == _transposed(_factors(self))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -167,11 +167,28 @@ class Product(LinearOperator):
         return self.right._apply_adjoint(self.left._apply_adjoint(block))
 
 
-def _are_transposes(left: LinearOperator, right: LinearOperator) -> bool:
-    if left is right:
-        return left.symmetric
-    flipped = (left.inner is right) if isinstance(left, Transposed) else False
-    return flipped or (isinstance(right, Transposed) and right.inner is left)
+_Factors = tuple[tuple[LinearOperator, bool], ...]  # A B Cᵀ as (A, no), (B, no), (C, yes)
+
+
+def _factors(op: LinearOperator) -> _Factors:
+    if isinstance(op, Transposed):
+        return _transposed(_factors(op.inner))
+    if isinstance(op, Product):
+        return _factors(op.left) + _factors(op.right)
+    return ((op, False),)
+
+
+def _transposed(factors: _Factors) -> _Factors:
+    return tuple((op, not flipped and not op.symmetric) for op, flipped in reversed(factors))
+
+
+def _pairs_up(parts: tuple[LinearOperator, ...], scales: tuple[float, ...]) -> bool:
+    """Whether every part's transpose is there as often, as in A + Aᵀ and H G + G H."""
+    counted: dict[_Factors, float] = {}
+    for part, scale in zip(parts, scales, strict=True):
+        factors = _factors(part)
+        counted[factors] = counted.get(factors, 0.0) + scale
+    return all(counted.get(_transposed(factors)) == scale for factors, scale in counted.items())
 
 
 class Identity(LinearOperator):

@@ -15,6 +15,7 @@ from ..errors import refuse
 from ..linalg.estimates.estimate import root_stderr
 from ..linalg.resuming.checkpoint import kept_in
 from ..linalg.resuming.steps import Steps
+from ..linalg.validation import require_room_for_squares
 from ..memory import free_bytes
 from ..operators import LinearOperator
 from ..operators.content import digest
@@ -99,8 +100,9 @@ def block_norms(
         refuse(
             "the matrix must be finite",
             "NaN or infinity in its blocks",
-            "Check the loss and the data at these parameters.",
+            "Check the loss and the data at these parameters; numbers whose squares float32 does not hold need float64.",
         )
+    require_room_for_squares(source.products(), float(work.total.max()) ** 0.5)
     norms = work.total.clamp_min(0).sqrt()
     stderr = root_stderr(variance.sqrt(), norms)
     return BlockNorms(

@@ -31,6 +31,10 @@ from .trial import FLOAT32, FLOAT64, Precision, Trial
 
 GapOf = Callable[[Trial], float]
 
+_NO_MODULE = (
+    " Where outputs are saturated (margins above 20), a loss written by hand has no digits left: pass torch's own, "
+    "such as 'cross_entropy', which is written out here and keeps them."
+)
 _TURNS = 3  # of a random vector towards the largest curvature
 _POINTS = 3  # a kink spoils one point, a wrong derivative all of them
 _EXAMPLES, _FEW, _SHARE = 8, 4, 8  # at most so many; beyond a few, at most this part of the data
@@ -65,10 +69,11 @@ class Proof:
     def need_right(self) -> None:
         """Refuse wrong derivatives."""
         if not self.right:
+            hint = "" if self.faulty_modules else _NO_MODULE
             raise DerivativeError(
                 f"every derivative must be right; {self.what} differ from {self.precision} differences by "
                 f"{self.gap:.1e} on {self.examples} examples; these have none or a wrong one: {self.named}. Replace the "
-                "module by one of plain operations, or leave its parameters out with params=."
+                f"module by one of plain operations, or leave its parameters out with params=.{hint}"
             )
 
 

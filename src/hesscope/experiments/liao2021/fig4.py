@@ -77,8 +77,9 @@ def run(config: Config) -> Findings:
 
 def growing(values: np.ndarray[Any, Any], errors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Steps in their standard errors; below the threshold no run may have a gap, and then neither has an error: no step."""
-    steps = np.diff(values)
-    return np.divide(steps, np.hypot(errors[1:], errors[:-1]), out=np.zeros_like(steps), where=steps != 0)
+    steps: np.ndarray[Any, Any] = np.diff(values)
+    np.divide(steps, np.hypot(errors[1:], errors[:-1]), out=steps, where=steps != 0)
+    return steps
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
