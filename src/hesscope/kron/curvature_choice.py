@@ -166,7 +166,7 @@ def _refuse_missing(problem: Problem, facts: ProblemFacts, name: str) -> NoRetur
             _apart(name) if tied else "Use hs.Hessian(problem).block(...) for weights that are used several times.",
         )
     if reason == "not used":
-        refuse("the layer must be called in the forward pass", f"{name!r}, which is not", here)
+        refuse("the layer must be called in every forward pass", f"{name!r}, which is not", here)
     if reason:
         refuse("what the layer computes must be z = W x + b, once per example", f"{name!r}: {reason}", _BLOCK)
     if module is None:

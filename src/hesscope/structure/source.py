@@ -57,7 +57,7 @@ class MatrixSource:
             refuse(
                 "blocks by kind need the problem that a matrix belongs to",
                 f"{given!r} for {self.operator!r}",
-                "Pass a Partition, or a curvature operator such as hs.Fisher(problem).",
+                "Pass a Partition, or a curvature operator of a whole problem: hs.Fisher(problem), hs.Hessian(problem.only('...')).",
             )
         if len(given.labels) != self.size:
             refuse(

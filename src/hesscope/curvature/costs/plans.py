@@ -165,7 +165,8 @@ def _way_out(task: str, total: float, free: float, graphs: float, basis: float) 
         do = "take a block: problem.select(...), or ask for a spectrum or a trace instead"
     else:
         do = "pass method='chebyshev' or method='hutchinson', which keep a few vectors only"
-    return f"{total / 1e9:.1f} GB are more than the {free / 1e9:.1f} GB that are free: {do}."
+    much = "more than" if total > free else "nearly all of"
+    return f"{total / 1e9:.1f} GB are {much} the {free / 1e9:.1f} GB that are free: {do}."
 
 
 @dataclass(frozen=True)
