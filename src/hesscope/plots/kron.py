@@ -108,7 +108,8 @@ def bars(
         axis.bar(places, heights, width, label=name, color=CYCLE[i])
         if marks is not None and name in marks:
             axis.plot(places, marks[name], "D", color="white", mec="black", ms=6, label="paper's number")
-    turned = {"rotation": 35, "ha": "right"} if len(groups) > 4 else {}
+    upright = len(groups) > 12  # slanted names of so many would lie on each other
+    turned = {"rotation": 90} if upright else {"rotation": 35, "ha": "right"} if len(groups) > 4 else {}
     axis.set_xticks(range(len(groups)), groups, fontsize=8, **turned)
     axis.set_ylabel(ylabel)
     if len(values) > 1 or marks is not None:

@@ -113,7 +113,7 @@ def _overlaps(models: TrainedModels) -> dict[str, Any]:
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Both closed forms for every network and layer, and the paper's numbers."""
     data = results(outcome)
-    groups = [f"{name}\n{layer}" for name, d in data.items() for layer in d["layers"]]
+    groups = [f"{name}, {layer}" for name, d in data.items() for layer in d["layers"]]
     values = {key: np.concatenate([found[key] for found in data.values()]) for key in ("corrected", "printed")}
     marks = []
     for name, found in data.items():
