@@ -105,6 +105,8 @@ def test_a_sum_knows_whether_it_is_symmetric() -> None:
     assert hs.trace(0.5 * (A + A.T)).value == pytest.approx(float(A.dense().trace()))
     assert (H @ G + G @ H).symmetric
     assert (A + A.T + H).symmetric
+    assert (0.5 * A + 0.5 * A.T).symmetric
+    assert (A - (H - A.T)).symmetric
     assert not (A - A.T).symmetric
     assert not (A + 2 * A.T).symmetric
     assert not (A + A + A.T).symmetric

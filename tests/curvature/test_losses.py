@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import hesscope as hs
 from hesscope.curvature.losses.elementwise import AutogradLoss
+from hesscope.curvature.losses.parsing import SeparableLoss
 from hesscope.errors import InputError
 
 N, CLASSES = 12, 4
@@ -308,6 +309,29 @@ def test_a_saturated_classifier_keeps_its_digits(margin: float, dtype: torch.dty
     assert hs.check(problem).passed
 
 
+@pytest.mark.parametrize("written", ["log_softmax", "logsumexp"])
+def test_digits_that_float32_loses_of_a_loss_of_ones_own_are_in_the_error(written: str) -> None:
+    labels = torch.arange(3).repeat(4)
+    x = torch.eye(3)[labels] + 0.05 * torch.rand(12, 3, generator=torch.Generator().manual_seed(0))
+
+    def loss(z: Tensor, y: Tensor) -> Tensor:
+        if written == "log_softmax":
+            return -F.log_softmax(z, -1).gather(-1, y[:, None])[:, 0]
+        return z.logsumexp(-1) - z.gather(-1, y[:, None])[:, 0]
+
+    def trace(margin: float, dtype: torch.dtype) -> Any:
+        model = nn.Linear(3, 3, bias=False)
+        with torch.no_grad():
+            model.weight.copy_(margin * torch.eye(3))
+        return hs.trace(hs.Problem.of(model, loss, (x, labels)).cast(dtype))
+
+    wide, narrow = (trace(15.0, dtype) for dtype in (torch.float64, torch.float32))
+    assert not narrow.exact
+    assert "lost digits" in narrow.check
+    assert 1e-4 * wide.value < abs(narrow.value - wide.value) < 4 * narrow.stderr
+    assert trace(2.0, torch.float32).exact  # what is not saturated has no error but rounding
+
+
 def test_a_saturated_binary_classifier_keeps_its_digits() -> None:
     x = torch.tensor([[1.0, 0.1], [1.0, -0.2], [1.0, 0.05]])
     model = nn.Linear(2, 1, bias=False)
@@ -318,17 +342,19 @@ def test_a_saturated_binary_classifier_keeps_its_digits() -> None:
     assert hs.trace(hs.Problem.of(model, "bce", (x, torch.ones(3, 1)))).value == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_loss_that_differs_where_outputs_are_small_is_not_taken_for_torchs() -> None:
-    """Saturated outputs hide the difference below torch's rounding; the same outputs drawn together do not."""
-    loss = nn.CrossEntropyLoss()
-    loss.forward = lambda z, y: 1.5 * F.cross_entropy(z, y)  # type: ignore[method-assign, assignment]
+@pytest.mark.parametrize("other", ["scaled", "clamped"])
+def test_a_saturated_loss_is_torchs_only_if_it_is(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What differs below torch's rounding here is seen on the same outputs drawn together; what differs above it, here."""
+    plain = F.cross_entropy
+
+    def changed(z: Tensor, y: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return plain(z.clamp(-5, 5), y) if other == "clamped" else 1.5 * plain(z, y)
+
+    monkeypatch.setattr(F, "cross_entropy", changed)
     labels = torch.arange(3).repeat(4)
     model = nn.Linear(3, 3, bias=False).double()
     with torch.no_grad():
-        model.weight.copy_(60 * torch.eye(3))
-    problem = hs.Problem.of(model, loss, (torch.eye(3).double()[labels], labels))
-    mild = problem.at({"weight": torch.eye(3).double()})
-    plain = hs.Problem.of(model, "cross_entropy", (torch.eye(3).double()[labels], labels)).at(
-        {"weight": torch.eye(3).double()}
-    )
-    assert hs.trace(mild).value == pytest.approx(1.5 * hs.trace(plain).value, rel=1e-9)
+        model.weight.copy_((60 if other == "scaled" else 18) * torch.eye(3))
+    problem = hs.Problem.of(model, nn.CrossEntropyLoss(), (torch.eye(3).double()[labels], labels))
+    assert isinstance(problem.loss, SeparableLoss)
+    assert not problem.loss.written_out

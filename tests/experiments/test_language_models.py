@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
 from hesscope.curvature import Problem
 from hesscope.errors import InputError
 from hesscope.experiments.cracking.fig6 import bias_for
-from hesscope.experiments.dong2025.referee import labels, partitions, rank_correlation
+from hesscope.experiments.dong2025.referee import MEASURES, _judged, labels, partitions, rank_correlation
 from hesscope.zoo.gpt import SmallGPT
 from hesscope.zoo.pieces import Pieces
 from hesscope.zoo.pretraining import NanoGPT, windows
@@ -155,3 +156,12 @@ def test_partitions_cut_tensors_by_head_neuron_and_token() -> None:
 def test_rank_correlation() -> None:
     assert rank_correlation([1.0, 2.0, 3.0, 40.0], [0.1, 0.2, 0.3, 0.4]) == pytest.approx(1.0)
     assert rank_correlation([1.0, 2.0, 3.0], [5.0, 9.0, 7.0]) == pytest.approx(0.5)
+
+
+def test_block_newton_is_predicted_from_where_it_begins() -> None:
+    draw = np.random.default_rng(0)
+    losses = draw.normal(size=(3, 8))
+    begins, later = (draw.normal(size=(3, 8, len(MEASURES))) for _ in range(2))
+    begins[:, :, 3] = 2 * losses  # one measure orders the losses there, none at the end of training
+    found = _judged({"measures": later, "at_start": begins, "losses": losses, "before": np.ones(3)})
+    assert found["predicts"] == (pytest.approx(1.0), f"1.00 ({MEASURES[3]})")

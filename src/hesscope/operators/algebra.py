@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -185,10 +187,19 @@ def _transposed(factors: _Factors) -> _Factors:
 def _pairs_up(parts: tuple[LinearOperator, ...], scales: tuple[float, ...]) -> bool:
     """Whether every part's transpose is there as often, as in A + Aᵀ and H G + G H."""
     counted: dict[_Factors, float] = {}
-    for part, scale in zip(parts, scales, strict=True):
+    for part, scale in _terms(parts, scales):
         factors = _factors(part)
         counted[factors] = counted.get(factors, 0.0) + scale
     return all(counted.get(_transposed(factors)) == scale for factors, scale in counted.items())
+
+
+def _terms(parts: tuple[LinearOperator, ...], scales: tuple[float, ...]) -> Iterator[tuple[LinearOperator, float]]:
+    """The summands, those of sums among them one by one."""
+    for part, scale in zip(parts, scales, strict=True):
+        if isinstance(part, Sum):
+            yield from _terms(part.parts, tuple(scale * one for one in part.scales))
+        else:
+            yield part, scale
 
 
 class Identity(LinearOperator):

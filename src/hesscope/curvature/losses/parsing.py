@@ -59,6 +59,11 @@ class SeparableLoss:
         return self.reduction is not None and self.reduction.coupled
 
     @property
+    def written_out(self) -> bool:
+        """Whether its derivatives are formulas of ours; known once there were outputs."""
+        return self._closed_form is not None
+
+    @property
     def named(self) -> bool:
         """Whether the user said how batches combine."""
         return self._named is not None

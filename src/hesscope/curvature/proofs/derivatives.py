@@ -19,6 +19,7 @@ from ..data import examples_in, map_tensors
 from ..engines.backward import hessian_product, random_direction
 from ..engines.memory import is_out_of_memory
 from ..gradient_mode import differentiable
+from ..losses.parsing import SeparableLoss
 from ..models.recurrent_kernels import recurrent_note
 from ..models.replaced_operations import padding_rows
 from ..models.wide_precision import InFloat64
@@ -35,6 +36,7 @@ _NO_MODULE = (
     " Where outputs are saturated (margins above 20), a loss written by hand has no digits left: pass torch's own, "
     "such as 'cross_entropy', which is written out here and keeps them."
 )
+_LOST = 1e-3  # of a product: what float32 leaves of an ordinary one is a thousand times closer
 _TURNS = 3  # of a random vector towards the largest curvature
 _POINTS = 3  # a kink spoils one point, a wrong derivative all of them
 _EXAMPLES, _FEW, _SHARE = 8, 4, 8  # at most so many; beyond a few, at most this part of the data
@@ -118,11 +120,16 @@ def _proof(problem: Problem, what: str, gap_of: GapOf) -> Proof:
         own = {tensor.dtype for tensor in problem.parameters.values()}  # vectors of a bfloat16 model are in float32
         narrowed = getattr(widening, "narrowed", None) or max(own, key=lambda dtype: torch.finfo(dtype).eps)
         coarser = torch.finfo(narrowed).eps > torch.finfo(problem.dtype).eps and not float(wrong)
-        noise, moved = _noise(problem, tried.at_its_values(), widening) if coarser else (0.0, 0.0)
+        looked = coarser or (not float(wrong) and precision is FLOAT64 and _may_lose_digits(problem))
+        noise, moved = _noise(problem, tried.at_its_values(), widening) if looked else (0.0, 0.0)
         name = str(narrowed).removeprefix("torch.")
-        note = (
-            f"; the network computes in {name} inside, which alone changes products by {noise:.0e}" if coarser else ""
-        )
+        note = ""
+        if coarser:
+            note = f"; the network computes in {name} inside, which alone changes products by {noise:.0e}"
+        elif noise > _LOST:
+            note = f"; {name} has lost digits of this loss, which changes products by {noise:.0e}: cast(torch.float64) has them"
+        else:
+            moved = 0.0  # rounding, which every float32 product has
         note += tried.note + recurrent_note(problem.model, problem.device)
     examples = sum(examples_in(batch) or 1 for batch in batches)
     return Proof(not float(wrong), gap, examples, precision.name, what, faulty, note, moved)
@@ -233,6 +240,12 @@ def _constant_rows(problem: Problem, values: Mapping[str, Tensor]) -> dict[str, 
     own = problem.parameters
     leaves = {name: tensor.to(own[name].dtype).detach().requires_grad_() for name, tensor in values.items()}
     return padding_rows(run, leaves)
+
+
+def _may_lose_digits(problem: Problem) -> bool:
+    """Whether a narrow type may not hold what the loss cancels, as 1 - p of a saturated network; ours are written out with care."""
+    narrow = problem.dtype != torch.float64 and not problem.distributed and not is_large(problem)
+    return narrow and not (isinstance(problem.loss, SeparableLoss) and problem.loss.written_out)
 
 
 def _noise(problem: Problem, probe: Problem, widening: AbstractContextManager[Any]) -> tuple[float, float]:
