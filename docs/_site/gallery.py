@@ -41,7 +41,7 @@ The figures of four papers, drawn again, each with how its claims fared: the pap
 that the [errata](errata.md) explain, **{some}** hold at some seeds only, **{failed}** do not hold at the size that was run. Those that do not are shown
 under their figure (below the claim that they continue, where they begin with "..."); all claims of an experiment unfold below, with the
 paper's printed number wherever it prints one, our mean and spread over seeds, and the one over the other.
-The thresholds were [declared](claims.md) before any run, [coverage](coverage.md) lists the papers item by item with every setting that
+The thresholds are [declared](claims.md) with where they come from (the paper's words, sampling theory, a convention), none from a measured number; [coverage](coverage.md) lists the papers item by item with every setting that
 differs from theirs, and `hesscope reproduce NAME --size paper` runs an experiment as the paper has it.
 """
 

@@ -13,7 +13,7 @@ import torch
 from hesscope.errors import InputError
 from hesscope.experiments import find, run_seeds
 from hesscope.experiments.declared import at_most
-from hesscope.experiments.long_runs import keeping
+from hesscope.experiments.long_runs import Listener, keeping
 from hesscope.experiments.recipe import Experiment, Findings
 from hesscope.experiments.wu2022 import _bounds, _trained, bound_budgets, bound_parts, fig11, fig31, table10
 from hesscope.experiments.wu2022._trained import Setting, trained
@@ -137,13 +137,7 @@ def test_a_training_looked_at_on_its_way_goes_on_where_it_was_killed(network: st
     setting = Setting(network=network, width=4, examples=40, epochs=6)
     expected = [_flat(models) for models in _trained.trained_along(setting, (0, 2, 6))]
     told: list[str] = []
-
-    def killed(text: str) -> None:
-        told.append(text)
-        if len(told) == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), keeping(tmp_path, killed):
+    with pytest.raises(KeyboardInterrupt), keeping(tmp_path, _stopping_at(4, told)):
         _trained.trained_along(setting, (0, 2, 6))
     with keeping(tmp_path, told.append):
         found = [_flat(models) for models in _trained.trained_along(setting, (0, 2, 6))]
@@ -154,6 +148,17 @@ def test_a_training_looked_at_on_its_way_goes_on_where_it_was_killed(network: st
     torch.testing.assert_close(found[-1], _flat(trained(setting)), rtol=0, atol=0)
 
 
+def _stopping_at(count: int, told: list[str]) -> Listener:
+    """Writes down what it is told, and stops the run at that many."""
+
+    def listen(text: str) -> None:
+        told.append(text)
+        if len(told) == count:
+            raise KeyboardInterrupt
+
+    return listen
+
+
 def _flat(models: _trained.TrainedModels) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in models.models[0].parameters()])
 
@@ -162,13 +167,7 @@ def test_long_epochs_are_kept_every_minute(tmp_path: Path, monkeypatch: pytest.M
     """Of 500 epochs every tenth is kept; where one takes a minute, each."""
     monkeypatch.setattr("hesscope.experiments.long_runs.SECONDS", 0.0)
     told: list[str] = []
-
-    def killed(text: str) -> None:
-        told.append(text)
-        if len(told) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), keeping(tmp_path, killed):
+    with pytest.raises(KeyboardInterrupt), keeping(tmp_path, _stopping_at(3, told)):
         trained(Setting(width=4, examples=40, epochs=500))
     assert told[-1].endswith("epoch 3 of 500")
 
@@ -189,14 +188,8 @@ BOUND = table10.Config(
 def test_a_table_of_bounds_that_was_killed_goes_on(stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without naming a folder: where the run keeps its state, so does the table."""
     told: list[str] = []
-
-    def killed(text: str) -> None:
-        told.append(text)
-        if len(told) == stop:
-            raise KeyboardInterrupt
-
     expected = table10.EXPERIMENT.outcome(BOUND).data["T-50"]["bound"]
-    with pytest.raises(KeyboardInterrupt), keeping(tmp_path, killed):
+    with pytest.raises(KeyboardInterrupt), keeping(tmp_path, _stopping_at(stop, told)):
         table10.EXPERIMENT.outcome(BOUND)
     optimised: list[str] = []
 

@@ -64,7 +64,7 @@ class Distances:
     def norm(self) -> tuple[float, float]:
         """‖H‖_F² and its standard error."""
         found = self.squared(None)
-        require_room_for_squares(self.op, sqrt(max(found[0], 0.0)) if found[0] == found[0] else found[0])
+        require_room_for_squares(self.op, max(found[0], 0.0) ** 0.5)
         return found
 
     def _by_columns(self, kron: Kronecker | None) -> float:

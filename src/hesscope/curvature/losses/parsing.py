@@ -119,8 +119,10 @@ class SeparableLoss:
         two need agree to that rounding only, and in full where the same outputs are drawn together.
         """
         here = self._both(outputs, targets)
-        if here is None or all(_close(a, b) for a, b in here):
-            return here and True
+        if here is None:
+            return None
+        if all(_close(a, b) for a, b in here):
+            return True
         largest = 1 + float(outputs.masked_fill(~outputs.isfinite(), 0.0).abs().max())
         drawn = self._both(outputs.double() / largest, targets)
         if drawn is None:
